@@ -1,0 +1,3 @@
+//! Observability-first VRAM profiler and purge-diagnosis toolkit that also runs inference.
+
+pub mod base;

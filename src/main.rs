@@ -1,0 +1,3 @@
+//! The `vramscope` command.
+
+fn main() {}
