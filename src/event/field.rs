@@ -85,8 +85,19 @@ macro_rules! id_fields {
 }
 
 id_fields!(
-    DeviceId(u32), SegmentId(u32), BufferId(u32), Generation(u32), StreamId(u32), OwnerId(u32), PoolId(u32),
-    EntryId(u32), GraphId(u32), PurgeId(u32), PromptId(u32), NameId(u32), LaunchId(u64)
+    DeviceId(u32),
+    SegmentId(u32),
+    BufferId(u32),
+    Generation(u32),
+    StreamId(u32),
+    OwnerId(u32),
+    PoolId(u32),
+    EntryId(u32),
+    GraphId(u32),
+    PurgeId(u32),
+    PromptId(u32),
+    NameId(u32),
+    LaunchId(u64)
 );
 
 macro_rules! number_fields {
