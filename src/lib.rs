@@ -1,5 +1,6 @@
 //! Observability-first VRAM profiler and purge-diagnosis toolkit that also runs inference.
 
 pub mod base;
+pub mod cli;
 pub mod event;
 pub mod trace;

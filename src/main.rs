@@ -1,3 +1,7 @@
 //! The `vramscope` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vramscope::cli::main()
+}

@@ -1,0 +1,33 @@
+//! Arguments, wiring, hints and exit codes: 0 fine, 1 findings or incomplete, 2 error.
+
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "vramscope", version, about = "VRAM profiler and purge diagnosis")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tools on trace files
+    #[command(subcommand)]
+    Trace(trace::Command),
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Trace(command) => command.run(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
+}
