@@ -41,7 +41,7 @@ impl Bytes {
         Bytes(
             self.0
                 .checked_add(unit - 1)
-                .map_or(u64::MAX & !(unit - 1), |n| n & !(unit - 1)),
+                .map_or(!(unit - 1), |n| n & !(unit - 1)),
         )
     }
 }
