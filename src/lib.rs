@@ -3,4 +3,5 @@
 pub mod base;
 pub mod cli;
 pub mod event;
+pub mod model;
 pub mod trace;
