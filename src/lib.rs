@@ -1,3 +1,4 @@
 //! Observability-first VRAM profiler and purge-diagnosis toolkit that also runs inference.
 
 pub mod base;
+pub mod ops;
