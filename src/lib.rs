@@ -4,4 +4,5 @@ pub mod base;
 pub mod cli;
 pub mod event;
 pub mod model;
+pub mod ops;
 pub mod trace;

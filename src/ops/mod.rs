@@ -1,0 +1,3 @@
+//! Operators of the runtime.
+
+pub mod host;
