@@ -3,6 +3,7 @@
 pub mod base;
 pub mod cli;
 pub mod event;
+pub mod ledger;
 pub mod model;
 pub mod ops;
 pub mod trace;
