@@ -27,7 +27,13 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        eprintln!("error: {}", causes(&*error));
         ExitCode::from(2)
     })
+}
+
+/// An error and all that led to it, in one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

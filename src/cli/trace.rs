@@ -9,6 +9,7 @@ use clap::Subcommand;
 
 use crate::base::Nanos;
 use crate::base::clock::Clock;
+use crate::cli::causes;
 use crate::event::Record;
 use crate::trace::{Completeness, FileRecorder, TraceReader, assemble, line};
 
@@ -50,7 +51,8 @@ impl Command {
 
 fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
     let file = File::open(path).map_err(|error| format!("failed to open {}: {error}", path.display()))?;
-    Ok(TraceReader::open(file).map_err(|error| format!("failed to read {}: {error}", path.display()))?)
+    Ok(TraceReader::open(file)
+        .map_err(|error| format!("failed to read {}: {}", path.display(), causes(&error)))?)
 }
 
 fn dump_file(path: &Path) -> Result<ExitCode, Failure> {
