@@ -45,6 +45,17 @@ pub struct Buffer {
     pub state: State,
 }
 
+impl State {
+    /// The account of a released buffer; a live one is in two.
+    fn released(state: Option<State>) -> Account {
+        match state {
+            Some(State::Pending) => Account::Pending,
+            Some(State::Held) => Account::Held,
+            Some(State::Live) | None => Account::Cached,
+        }
+    }
+}
+
 impl Buffer {
     fn size(&self) -> i128 {
         i128::from(self.requested.0) + i128::from(self.slack.0)
@@ -188,29 +199,31 @@ impl Memory {
         None
     }
 
-    fn take_out(&mut self, seq: Seq, buffer: &Buffer, to: Account) {
-        match buffer.state {
-            State::Live => {
-                self.post(
-                    seq,
-                    buffer.device,
-                    Account::Live,
-                    to,
-                    i128::from(buffer.requested.0),
-                );
-                self.post(seq, buffer.device, Account::Slack, to, i128::from(buffer.slack.0));
-            }
-            State::Pending => self.post(seq, buffer.device, Account::Pending, to, buffer.size()),
-            State::Held => self.post(seq, buffer.device, Account::Held, to, buffer.size()),
+    /// Moves a buffer's bytes to where released buffers of state `to` are; `None` is back into its segment.
+    fn take_out(&mut self, seq: Seq, buffer: &Buffer, to: Option<State>) {
+        let account = State::released(to);
+        let device = buffer.device;
+        if buffer.state == State::Live {
+            self.post(
+                seq,
+                device,
+                Account::Live,
+                account,
+                i128::from(buffer.requested.0),
+            );
+            self.post(seq, device, Account::Slack, account, i128::from(buffer.slack.0));
+        } else {
+            self.post(
+                seq,
+                device,
+                State::released(Some(buffer.state)),
+                account,
+                buffer.size(),
+            );
         }
-        let state = match to {
-            Account::Pending => Some(State::Pending),
-            Account::Held => Some(State::Held),
-            _ => None,
-        };
         // A segment that went back early leaves nothing to cache.
-        if state.is_none() && !self.segments.contains_key(&buffer.segment) {
-            self.post(seq, buffer.device, to, Account::Driver, buffer.size());
+        if to.is_none() && !self.segments.contains_key(&buffer.segment) {
+            self.post(seq, device, account, Account::Driver, buffer.size());
         }
     }
 
@@ -225,12 +238,7 @@ impl Memory {
         let Some(buffer) = self.find(seq, id, generation, from) else {
             return;
         };
-        let account = match to {
-            Some(State::Pending) => Account::Pending,
-            Some(State::Held) => Account::Held,
-            _ => Account::Cached,
-        };
-        self.take_out(seq, &buffer, account);
+        self.take_out(seq, &buffer, to);
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.buffer = to.map(|state| Buffer { state, ..buffer });
         }
@@ -241,7 +249,7 @@ impl Memory {
         let Some(buffer) = self.find(seq, e.buffer, e.generation, &all) else {
             return;
         };
-        self.take_out(seq, &buffer, Account::Cached);
+        self.take_out(seq, &buffer, None);
         if let Some(slot) = self.slots.get_mut(&e.buffer) {
             slot.buffer = None;
             slot.generation = e.generation.next();

@@ -56,9 +56,10 @@ fn unzigzag(code: u64) -> i64 {
     (code >> 1) as i64 ^ -((code & 1) as i64)
 }
 
-/// Writes one event's tag and fields.
-pub(super) fn encode(event: &Event, bases: &mut Bases, out: &mut Vec<u8>) {
+/// Writes the body of one frame: tag, time since the frame before, fields.
+pub(super) fn encode(event: &Event, since_last: u64, bases: &mut Bases, out: &mut Vec<u8>) {
     out.push(event.tag());
+    put_varint(out, since_last);
     event.put(&mut Sink {
         bases: bases.of(event.tag()),
         out,

@@ -45,7 +45,6 @@ struct Writer {
     window: usize,
     /// The slot being filled.
     slot: usize,
-    head: BlockHead,
     /// Committed payload bytes of the slot.
     length: usize,
     crc: u32,
@@ -73,11 +72,6 @@ impl FileRecorder {
             map: None,
             window: 0,
             slot: 0,
-            head: BlockHead {
-                kind: BlockKind::Header,
-                first_seq: 0,
-                base_time: 0,
-            },
             length: 0,
             crc: 0,
             bases: Bases::new(),
@@ -166,15 +160,15 @@ impl Writer {
             self.window = slot;
         }
         self.slot = slot;
-        self.head = BlockHead {
+        let head = BlockHead {
             kind,
             first_seq: self.next,
             base_time: base.0,
-        };
+        }
+        .bytes();
         self.length = 0;
         self.bases.reset();
         self.last = base;
-        let head = self.head.bytes();
         self.crc = crc32c::crc32c(&head);
         let at = (slot - self.window) * SLOT;
         if let Some(map) = &mut self.map {
@@ -202,18 +196,14 @@ impl Writer {
         self.frame = frame;
     }
 
-    /// Fills `frame` with length, tag, time and fields. A frame that then goes to another block is encoded again,
+    /// Fills `frame` with length and body. A frame that then goes to another block is encoded again,
     /// since ids are coded against the block's own bases.
     fn encode(&mut self, event: &Event, at: Nanos) {
         self.scratch.clear();
         self.frame.clear();
-        encode(event, &mut self.bases, &mut self.scratch);
-        let mut time = [0u8; 10];
-        let time_length = varint_into(at.since(self.last).0, &mut time);
-        put_varint(&mut self.frame, (self.scratch.len() + time_length) as u64);
-        self.frame.push(self.scratch[0]);
-        self.frame.extend_from_slice(&time[..time_length]);
-        self.frame.extend_from_slice(&self.scratch[1..]);
+        encode(event, at.since(self.last).0, &mut self.bases, &mut self.scratch);
+        put_varint(&mut self.frame, self.scratch.len() as u64);
+        self.frame.extend_from_slice(&self.scratch);
     }
 
     fn append(&mut self, bytes: &[u8]) {
@@ -237,15 +227,4 @@ impl Writer {
         // reads or writes the word other than through this line.
         unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
     }
-}
-
-fn varint_into(mut value: u64, out: &mut [u8; 10]) -> usize {
-    let mut length = 0;
-    while value >= 0x80 {
-        out[length] = value as u8 | 0x80;
-        value >>= 7;
-        length += 1;
-    }
-    out[length] = value as u8;
-    length + 1
 }

@@ -3,6 +3,12 @@
 /// Magnitudes of E2M1 codes 0 to 7.
 pub const E2M1_MAGNITUDES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
+/// Largest magnitude; 0 of nothing, NaN where any element is NaN.
+pub(crate) fn amax(x: impl Iterator<Item = f32>) -> f32 {
+    x.map(f32::abs)
+        .fold(0.0, |m, v| if v.is_nan() || v > m { v } else { m })
+}
+
 /// Value of the low four bits of `code` (bit 3 is the sign).
 #[must_use]
 pub fn e2m1_decode(code: u8) -> f32 {

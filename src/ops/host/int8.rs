@@ -1,7 +1,9 @@
 //! INT8: symmetric quantization and exact i32 products (semantics of comfy-kitchen's eager reference).
 
-use crate::base::random::Random;
 use half::{bf16, f16};
+
+use crate::base::random::Random;
+use crate::ops::host::formats::amax;
 
 /// An element type whose division is rounded to the type itself.
 pub trait Element: Copy {
@@ -42,11 +44,7 @@ half_element!(bf16);
 half_element!(f16);
 
 fn scale_of<T: Element>(x: &[T]) -> f32 {
-    let m = x
-        .iter()
-        .map(|v| v.to_f32().abs())
-        .fold(0.0, |m, v| if v.is_nan() || v > m { v } else { m });
-    let s = m / 127.0;
+    let s = amax(x.iter().map(|v| v.to_f32())) / 127.0;
     if s < 1e-30 { 1e-30 } else { s }
 }
 

@@ -1,7 +1,7 @@
 //! NVFP4: E2M1 codes, an E4M3 scale for 16 elements along K, one f32 scale a tensor.
 //! Semantics follow comfy-kitchen's eager reference, save that zero and NaN input are made safe.
 
-use super::formats::{e2m1_decode, e2m1_encode, e4m3_decode, e4m3_encode};
+use crate::ops::host::formats::{amax, e2m1_decode, e2m1_encode, e4m3_decode, e4m3_encode};
 
 /// What quantization did, in blocks of 16 elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,16 +51,10 @@ pub fn scale_offset(r: usize, c: usize, nb: usize) -> usize {
     ((r / 128) * nb.div_ceil(4) + c / 4) * 512 + (r % 32) * 16 + ((r % 128) / 32) * 4 + c % 4
 }
 
-/// Largest magnitude; NaN where any element is NaN.
-fn amax(x: &[f32]) -> f32 {
-    x.iter()
-        .fold(0.0, |m, v| if v.is_nan() || v.abs() > m { v.abs() } else { m })
-}
-
 /// `amax(|x|) / 2688` (448 x 6), or 1 where that is zero.
 #[must_use]
 pub fn tensor_scale(x: &[f32]) -> f32 {
-    let s = amax(x) / 2688.0;
+    let s = amax(x.iter().copied()) / 2688.0;
     if s == 0.0 { 1.0 } else { s }
 }
 
@@ -100,7 +94,7 @@ pub fn quantize(x: &[f32], rows: usize, cols: usize, scale: Option<f32>, pad_row
 
 fn quantize_block(x: &[f32; 16], ts: f32, codes: &mut [u8], n: &mut QuantizeCounts) -> u8 {
     n.blocks += 1;
-    let m = amax(x);
+    let m = amax(x.iter().copied());
     let v = m / 6.0 / ts;
     if v.is_nan() {
         n.nan += 1;
