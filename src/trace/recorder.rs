@@ -179,6 +179,12 @@ impl Writer {
     }
 
     fn push(&mut self, event: &Event, at: Nanos) {
+        if self.health.lost > 0 {
+            // The recording ended where the file could not grow. A smaller event might still fit into the last
+            // block, but would follow a hole that no reader could see.
+            self.health.lost += 1;
+            return;
+        }
         self.encode(event, at);
         if HEADER + self.length + self.frame.len() > SLOT {
             if let Err(error) = self.begin(self.slot + 1, BlockKind::Events, at) {
@@ -226,5 +232,60 @@ impl Writer {
         // page, SLOT and COMMITTED are multiples of 8), lives as long as `map`, and nothing in this process
         // reads or writes the word other than through this line.
         unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::FileRecorder;
+    use crate::base::clock::Clock;
+    use crate::base::{BufferId, Generation, NameId};
+    use crate::event::{Event, NameDefined, Record, ReleaseCompleted};
+    use crate::trace::{Completeness, Header, TraceReader};
+
+    /// Long and short events in turn, so that a short one fits where a long one does not.
+    fn event(index: u32) -> Event {
+        if index.is_multiple_of(2) {
+            let text = "x".repeat(3000).into();
+            NameDefined {
+                name: NameId(index),
+                text,
+            }
+            .into()
+        } else {
+            let (buffer, generation) = (BufferId(index), Generation(index));
+            ReleaseCompleted { buffer, generation }.into()
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_grow_ends_as_an_exact_prefix() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("t.vtrace");
+        let recorder =
+            FileRecorder::create(&path, &Header::default(), Clock::manual()).expect("a fresh path");
+        // Growing a file that is open for reading only is refused, as on a full disk.
+        recorder.lock().file = File::open(&path).expect("the file just made");
+        let count = 2000;
+        for index in 0..count {
+            recorder.record(&event(index));
+        }
+        let health = recorder.health();
+        assert!(
+            health.recorded > 0 && health.lost > 0 && health.failure.is_some(),
+            "{health:?}"
+        );
+        assert_eq!(health.recorded + health.lost, u64::from(count));
+
+        let mut reader = TraceReader::open(File::open(&path).expect("the file just made")).expect("a header");
+        let mut read = 0;
+        while let Some(stamped) = reader.next_event().expect("a readable file") {
+            assert_eq!(stamped.event, event(read));
+            read += 1;
+        }
+        assert_eq!(u64::from(read), health.recorded);
+        assert_eq!(reader.summary().completeness, Completeness::Truncated);
     }
 }
