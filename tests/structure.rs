@@ -7,10 +7,21 @@ const TABLE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("event", &["base"]),
     ("ledger", &["base", "event"]),
+    ("plan", &["base"]),
+    ("diagnose", &["base", "event", "ledger", "plan"]),
+    ("report", &["base", "event", "ledger", "diagnose", "plan"]),
     ("trace", &["base", "event"]),
-    ("ops", &["base"]),
-    ("model", &["base"]),
-    ("cli", &["base", "event", "ledger", "trace", "ops", "model"]),
+    ("device", &["base"]),
+    ("runtime", &["base", "event", "plan", "device"]),
+    ("ops", &["base", "event", "device", "runtime"]),
+    ("model", &["base", "event", "plan", "device", "runtime", "ops"]),
+    (
+        "cli",
+        &[
+            "base", "event", "ledger", "plan", "diagnose", "report", "trace", "device", "runtime", "ops",
+            "model",
+        ],
+    ),
 ];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {

@@ -38,17 +38,21 @@ facts! {
         stage: Stage,
         /// The owner.
         owner: OwnerId,
+        /// Where; an owner with memory on two devices states this twice.
+        device: DeviceId,
         /// How many entries it says it cleared.
         entries: u64,
         /// How many bytes it says it freed.
         bytes: Bytes,
     }
-    /// A stage of a purge ended; claims and readings side by side.
+    /// A stage of a purge ended on one device; claims and readings side by side. Once for each device.
     Book StageEnded = 54 {
         /// The purge.
         purge: PurgeId,
         /// The stage.
         stage: Stage,
+        /// The device.
+        device: DeviceId,
         /// The sum of its owners' claims.
         claimed: Bytes,
         /// Live bytes in the allocator's books before.
