@@ -2,8 +2,11 @@
 
 pub mod base;
 pub mod cli;
+pub mod device;
 pub mod event;
 pub mod ledger;
 pub mod model;
 pub mod ops;
+pub mod plan;
+pub mod runtime;
 pub mod trace;

@@ -7,7 +7,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("event", &["base"]),
     ("ledger", &["base", "event"]),
-    ("plan", &["base"]),
+    ("plan", &["base", "event"]),
     ("diagnose", &["base", "event", "ledger", "plan"]),
     ("report", &["base", "event", "ledger", "diagnose", "plan"]),
     ("trace", &["base", "event"]),

@@ -50,6 +50,17 @@ facts! {
         /// Blocks with a NaN.
         nan: u64,
     }
+    /// What the nodes of a graph took since this was last stated, where the device times nodes.
+    Detail GraphKernelTimed = 34 {
+        /// The graph.
+        graph: GraphId,
+        /// The kernel.
+        kernel: NameId,
+        /// How many times it ran.
+        launches: u64,
+        /// How long, in sum.
+        took: Nanos,
+    }
     /// Recording of a graph began.
     Book CaptureBegan = 40 {
         /// Its number.

@@ -20,8 +20,8 @@ use crate::base::{Nanos, Seq};
 
 pub use field::{Field, FieldSink, FieldSource, Uses};
 pub use launch::{
-    CaptureBegan, CaptureEnded, CopyIssued, GraphBaked, GraphDropped, GraphReplayed, KernelLaunched,
-    QuantizeCounted, WorkCompleted,
+    CaptureBegan, CaptureEnded, CopyIssued, GraphBaked, GraphDropped, GraphKernelTimed, GraphReplayed,
+    KernelLaunched, QuantizeCounted, WorkCompleted,
 };
 pub use memory::{
     AccessRefused, AllocFailed, AllocRetried, BufferAllocated, BufferHeld, BufferKilled, ReleaseCompleted,
@@ -72,6 +72,7 @@ schema::event_kinds!(
     CopyIssued,
     WorkCompleted,
     QuantizeCounted,
+    GraphKernelTimed,
     CaptureBegan,
     GraphBaked,
     CaptureEnded,

@@ -1,0 +1,72 @@
+//! Work that waits for its turn.
+
+use std::collections::VecDeque;
+
+use crate::base::{Bytes, LaunchId};
+use crate::device::host::Memory;
+use crate::device::host::graph::Graph;
+use crate::device::{Address, DeviceError, GraphHandle, HostArguments, Launch, Mark};
+
+/// One entry of a queue.
+#[derive(Debug)]
+pub(super) enum Task {
+    Launch(LaunchId, Launch),
+    Copy {
+        id: LaunchId,
+        to: Address,
+        from: Address,
+        bytes: Bytes,
+    },
+    Upload {
+        id: LaunchId,
+        to: Address,
+        bytes: Box<[u8]>,
+    },
+    Replay(LaunchId, GraphHandle),
+    Mark(Mark),
+    Wait(Mark),
+}
+
+/// First in, first out. While a capture is open, launches go into the graph instead.
+#[derive(Debug, Default)]
+pub(super) struct WorkQueue {
+    tasks: VecDeque<Task>,
+    pub(super) capture: Option<Graph>,
+}
+
+impl WorkQueue {
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub(super) fn push(&mut self, task: Task) {
+        self.tasks.push_back(task);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Task> {
+        self.tasks.pop_front()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.tasks.clear();
+    }
+
+    pub(super) fn holds(&self, mark: Mark) -> bool {
+        self.tasks
+            .iter()
+            .any(|task| matches!(task, Task::Mark(held) if *held == mark))
+    }
+}
+
+/// Runs one kernel now.
+pub(super) fn run(memory: &mut Memory, launch: &Launch) -> Result<(), DeviceError> {
+    let op = launch.kernel.name;
+    let home = launch
+        .spans()
+        .first()
+        .map(|span| span.address)
+        .unwrap_or_default();
+    let slices = memory.home(home).slices(op, launch.spans())?;
+    let mut arguments = HostArguments::new(slices, launch.scalars());
+    (launch.kernel.host)(&mut arguments).map_err(|source| DeviceError::Kernel { op, source })
+}
