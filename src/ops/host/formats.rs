@@ -1,4 +1,4 @@
-//! Scalar formats E2M1 and E4M3FN (OCP microscaling and FP8 definitions).
+//! Scalar formats E2M1, E4M3FN (OCP microscaling and FP8 definitions) and bf16.
 
 /// Magnitudes of E2M1 codes 0 to 7.
 pub const E2M1_MAGNITUDES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
@@ -62,4 +62,10 @@ pub fn e4m3_encode(x: f32) -> u8 {
     let bits = a.to_bits();
     let rounded = bits + 0x7_FFFF + ((bits >> 20) & 1);
     sign | ((rounded >> 20) - (120 << 3)) as u8
+}
+
+/// Value of the bits of a bf16, exact.
+#[must_use]
+pub fn bf16_widen(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
 }
