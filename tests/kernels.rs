@@ -99,55 +99,60 @@ fn rotary_positions_pair_the_halves_of_a_head() {
 
 #[test]
 fn attention_is_causal_and_shares_heads() {
-    let (rows, first, width) = (3, 2, 12);
-    let (q, mut k_cache, mut v_cache) = (noise(3, rows * 24), noise(4, 8 * width), noise(5, 8 * width));
+    // Heads are mixed 16 values at once: none, one, and one and a rest.
+    for head_dim in [6, 16, 20] {
+        check_attention(HeadShape { head_dim, ..HEADS });
+    }
+}
+
+fn check_attention(heads: HeadShape) {
+    let (rows, first, dim) = (3, 2, heads.head_dim);
+    let (wide, width) = (heads.query_width(), heads.kv_width());
+    let (q, mut k_cache, mut v_cache) = (noise(3, rows * wide), noise(4, 8 * width), noise(5, 8 * width));
     let (k, v) = (noise(6, rows * width), noise(7, rows * width));
     let untouched = k_cache.clone();
     append_kv(&k, &v, width, at(first, rows), &mut k_cache, &mut v_cache).unwrap();
-    assert_eq!(k_cache[24..60], k);
-    assert_eq!(
-        (&k_cache[..24], &k_cache[60..]),
-        (&untouched[..24], &untouched[60..])
-    );
+    let (start, end) = (first * width, (first + rows) * width);
+    assert_eq!(k_cache[start..end], k);
+    assert_eq!(k_cache[..start], untouched[..start]);
+    assert_eq!(k_cache[end..], untouched[end..]);
     // What lies beyond the sequence must not matter.
-    v_cache[60..].fill(f32::NAN);
-    k_cache[60..].fill(f32::NAN);
+    k_cache[end..].fill(f32::NAN);
+    v_cache[end..].fill(f32::NAN);
 
-    let (mut scratch, mut out) = (vec![f32::NAN; 5], vec![f32::NAN; rows * 24]);
+    let (mut scratch, mut out) = (vec![f32::NAN; 5], vec![f32::NAN; rows * wide]);
     attention(
         &q,
         &k_cache,
         &v_cache,
-        HEADS,
+        heads,
         at(first, rows),
         &mut scratch,
         &mut out,
     )
     .unwrap();
-    let wide = |x: &[f32]| x.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
-    let (q, k_cache, v_cache) = (wide(&q), wide(&k_cache), wide(&v_cache));
+    let [q, k_cache, v_cache] =
+        [q, k_cache, v_cache].map(|x| x.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
     let mut expected = Vec::new();
-    for row in 0..rows {
-        for head in 0..4 {
-            let q = &q[row * 24 + head * 6..][..6];
-            let place = |p: usize| p * width + head / 2 * 6;
-            let weights: Vec<f64> = (0..=first + row)
-                .map(|p| {
-                    q.iter()
-                        .zip(&k_cache[place(p)..])
-                        .map(|(a, b)| a * b)
-                        .sum::<f64>()
-                })
-                .map(|score| (score / 6f64.sqrt()).exp())
-                .collect();
-            let sum: f64 = weights.iter().sum();
-            for d in 0..6 {
-                let mixed = weights.iter().enumerate().map(|(p, w)| w * v_cache[place(p) + d]);
-                expected.push(mixed.sum::<f64>() / sum);
-            }
+    for (i, q) in q.chunks(dim).enumerate() {
+        let (row, head) = (i / 4, i % 4);
+        let place = |p: usize| p * width + head / 2 * dim;
+        let weights: Vec<f64> = (0..=first + row)
+            .map(|p| {
+                q.iter()
+                    .zip(&k_cache[place(p)..])
+                    .map(|(a, b)| a * b)
+                    .sum::<f64>()
+            })
+            .map(|score| (score / (dim as f64).sqrt()).exp())
+            .collect();
+        let sum: f64 = weights.iter().sum();
+        for d in 0..dim {
+            let mixed = weights.iter().enumerate().map(|(p, w)| w * v_cache[place(p) + d]);
+            expected.push(mixed.sum::<f64>() / sum);
         }
     }
-    close(&out, &expected, 2e-6);
+    close(&out, &expected, 4e-6);
 }
 
 #[test]
@@ -493,5 +498,9 @@ fn empty_arguments_are_fine() {
     let operand = Operand::new(layout, &[], &[], 1.0).unwrap();
     nvfp4::gemm(&operand, &operand, None, &mut []).unwrap();
     nvfp4::dequantize(&operand, &mut []).unwrap();
+    let mut out = [f32::NAN; 3];
+    let [a, b] = [1, 3].map(|rows| Operand::new(Layout::exact(rows, 0), &[], &[], 1.0).unwrap());
+    nvfp4::gemm(&a, &b, Some(&[1.0, 2.0, 3.0]), &mut out).unwrap();
+    assert_eq!(out, [1.0, 2.0, 3.0], "without columns the bias remains");
     rotate(&mut [], 0, RotationGroup::new(4).unwrap()).unwrap();
 }

@@ -57,7 +57,7 @@ struct Nvfp4 {
 
 impl Nvfp4 {
     fn new(x: &[f32], cols: usize) -> Nvfp4 {
-        let layout = Layout::padded(x.len() / cols, cols);
+        let layout = Layout::exact(x.len() / cols, cols);
         let mut codes = vec![0; layout.codes_bytes()];
         let mut scales = vec![0; layout.scales_bytes()];
         let (mut cell, from) = ([f32::NAN], TensorScale::Measured);

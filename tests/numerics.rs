@@ -184,7 +184,7 @@ fn edge_blocks_are_safe_and_counted() {
     let tiny = Quantized::block(&[1e-4; 16], TensorScale::Given(1.0));
     assert_eq!((tiny.counts.flushed, tiny.counts.blocks), (1, 1));
     let padded = Quantized::new(&r#gen(17, 50), Layout::padded(17, 50), TensorScale::Measured);
-    assert_eq!(padded.counts.blocks, 32 * 4);
+    assert_eq!(padded.counts.blocks, 17 * 4);
 }
 
 #[test]
@@ -500,4 +500,61 @@ fn rotation_is_the_regular_hadamard_matrix() {
             .iter()
             .all(|g| RotationGroup::new(*g).is_none())
     );
+}
+
+/// Standard normal numbers (Box and Muller, 1958).
+fn normal(seed: u64, len: usize) -> Vec<f32> {
+    let mut random = Random::seeded(seed);
+    let mut one = || {
+        let radius = (-2.0 * (1.0 - f64::from(random.unit())).ln()).sqrt();
+        (radius * (std::f64::consts::TAU * f64::from(random.unit())).cos()) as f32
+    };
+    (0..len).map(|_| one()).collect()
+}
+
+/// Root mean square of the difference, relative to that of `exact`.
+fn relative_error(found: &[f32], exact: &[f64]) -> f64 {
+    let square = |v: f64| v * v;
+    let noise: f64 = found
+        .iter()
+        .zip(exact)
+        .map(|(a, b)| square(f64::from(*a) - b))
+        .sum();
+    (noise / exact.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
+}
+
+#[test]
+fn quantization_noise_is_as_expected() {
+    let (m, n, k) = (64, 48, 256);
+    let (x, w) = (normal(1, m * k), normal(2, n * k));
+    let wide = |x: &[f32]| x.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>();
+    let mut exact = Vec::new();
+    for x in wide(&x).chunks(k) {
+        for w in wide(&w).chunks(k) {
+            exact.push(x.iter().zip(w).map(|(x, w)| x * w).sum());
+        }
+    }
+    let [a, b] =
+        [(&x, m), (&w, n)].map(|(x, rows)| Quantized::new(x, Layout::exact(rows, k), TensorScale::Measured));
+    let (wq, ws) = rowwise(&w, k);
+    // INT8: the largest of 256 normal numbers is 2.9 on average, a step 2.9/127, the noise of one operand a step
+    // over sqrt(12), that of a product sqrt(2) times as much.
+    for (what, error, expected) in [
+        ("nvfp4 tensor", relative_error(&a.decoded(), &wide(&x)), 0.094),
+        (
+            "nvfp4 product",
+            relative_error(&product(&a, &b, None), &exact),
+            0.135,
+        ),
+        (
+            "int8 product",
+            relative_error(&int8_linear(&x, &wq, &ws, None, k), &exact),
+            0.0095,
+        ),
+    ] {
+        assert!(
+            (error / expected - 1.0).abs() < 0.08,
+            "{what}: {error}, not {expected}"
+        );
+    }
 }

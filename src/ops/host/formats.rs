@@ -5,8 +5,8 @@ pub const E2M1_MAGNITUDES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
 /// Largest magnitude; 0 of nothing, NaN where any element is NaN.
 pub(crate) fn amax(x: impl Iterator<Item = f32>) -> f32 {
-    x.map(f32::abs)
-        .fold(0.0, |m, v| if v.is_nan() || v > m { v } else { m })
+    // Without the sign, bits are ordered like the values, and every NaN is above infinity.
+    f32::from_bits(x.fold(0, |m, v| m.max(v.to_bits() & 0x7FFF_FFFF)))
 }
 
 /// Value of the low four bits of `code` (bit 3 is the sign).
@@ -21,15 +21,18 @@ pub fn e2m1_decode(code: u8) -> f32 {
 pub fn e2m1_encode(x: f32) -> u8 {
     // The code is the number of midpoints passed; a tie goes up where the code above is even.
     let a = x.abs();
-    let code = u8::from(a > 0.25)
-        + u8::from(a >= 0.75)
-        + u8::from(a > 1.25)
-        + u8::from(a >= 1.75)
-        + u8::from(a > 2.5)
-        + u8::from(a >= 3.5)
-        + u8::from(a > 5.0);
-    let sign = u8::from(x.is_sign_negative() && !x.is_nan());
-    sign << 3 | code
+    let passed = [
+        a > 0.25,
+        a >= 0.75,
+        a > 1.25,
+        a >= 1.75,
+        a > 2.5,
+        a >= 3.5,
+        a > 5.0,
+    ];
+    let code: u32 = passed.into_iter().map(u32::from).sum();
+    let sign = if x.is_nan() { 0 } else { x.to_bits() >> 28 & 8 };
+    (sign | code) as u8
 }
 
 /// Values of all E4M3FN bytes.

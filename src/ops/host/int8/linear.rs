@@ -113,6 +113,19 @@ impl<'a> Epilogue<'a> {
 }
 
 fn dot(a: &[i8], b: &[i8]) -> i32 {
-    let products = a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y));
-    products.fold(0, i32::wrapping_add)
+    const CHUNK: usize = 16;
+    let (a_chunks, a_rest) = a.as_chunks::<CHUNK>();
+    let (b_chunks, b_rest) = b.as_chunks::<CHUNK>();
+    let multiply = |x: i16, y: i16| i32::from(x) * i32::from(y);
+    let mut sum = 0i32;
+    for (x, y) in a_chunks.iter().zip(b_chunks) {
+        // Widened to i16 first, of which processors multiply and add pairs in one step.
+        let (x, y) = (x.map(i16::from), y.map(i16::from));
+        let part: i32 = x.iter().zip(&y).map(|(x, y)| multiply(*x, *y)).sum();
+        sum = sum.wrapping_add(part);
+    }
+    let rest = a_rest.iter().zip(b_rest);
+    rest.fold(sum, |sum, (x, y)| {
+        sum.wrapping_add(multiply(i16::from(*x), i16::from(*y)))
+    })
 }

@@ -7,7 +7,7 @@ use crate::ops::host::shape::{ShapeError, length, product};
 /// What quantization did, in blocks of 16 elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuantizeCounts {
-    /// All blocks, padding included.
+    /// All blocks; does not include padding rows.
     pub blocks: u64,
     /// Blocks whose scale was clamped at 448.
     pub saturated: u64,
@@ -39,7 +39,8 @@ impl TensorScale {
 
 /// Quantizes `x [rows, cols]` to `codes [stored_rows, stored_cols/2]`, swizzled `scales` and `tensor_scale [1]`.
 ///
-/// Padding is zeros. The scale that was used, which decoding needs, goes to `tensor_scale`.
+/// Padding is zeros, codes and scales alike. The scale that was used, which decoding needs, goes to
+/// `tensor_scale`.
 ///
 /// # Errors
 /// A length that does not fit `layout`.
@@ -61,14 +62,11 @@ pub fn quantize(
     scales.fill(0);
     let (cols, blocks) = (layout.cols(), layout.blocks());
     let mut counts = QuantizeCounts::default();
-    for r in 0..layout.stored_rows() {
-        let row = x
-            .get(r * cols..)
-            .map_or(&[][..], |rest| &rest[..cols.min(rest.len())]);
-        for block in 0..blocks {
+    for r in 0..layout.rows() {
+        let row = &x[r * cols..][..cols];
+        for (block, from) in row.chunks(BLOCK).enumerate() {
             let mut values = [0f32; BLOCK];
-            let from = row.iter().skip(block * BLOCK);
-            values.iter_mut().zip(from).for_each(|(place, v)| *place = *v);
+            values[..from.len()].copy_from_slice(from);
             let codes = &mut codes[(r * blocks + block) * (BLOCK / 2)..][..BLOCK / 2];
             scales[scale_offset(r, block, blocks)] = quantize_block(&values, scale, codes, &mut counts);
         }
@@ -90,8 +88,9 @@ fn quantize_block(x: &[f32; BLOCK], ts: f32, codes: &mut [u8], counts: &mut Quan
     counts.flushed += u64::from(scale == 0 && m > 0.0);
     let t = ts * e4m3_decode(scale);
     if t != 0.0 {
-        for (code, pair) in codes.iter_mut().zip(x.as_chunks::<2>().0) {
-            *code = e2m1_encode(pair[0] / t) << 4 | e2m1_encode(pair[1] / t);
+        let values = x.map(|v| e2m1_encode(v / t));
+        for (code, [high, low]) in codes.iter_mut().zip(values.as_chunks().0) {
+            *code = high << 4 | low;
         }
     }
     scale
