@@ -3,6 +3,9 @@
 use crate::ops::host::shape::{HeadShape, Positions, ShapeError, at_least, length, multiple, product};
 use crate::ops::host::sum::dot;
 
+/// Elements of a head that are mixed at once.
+const CHUNK: usize = 16;
+
 /// Writes the rows `k`, `v [rows, width]` to their positions in the caches `[positions, width]`.
 ///
 /// `width` is [`HeadShape::kv_width`]. A cache may be longer than the sequence; other positions are untouched.
@@ -68,14 +71,30 @@ pub fn attention(
             *score = dot(q_head, key, |v| v);
         }
         softmax(scores, 1.0 / (dim as f32).sqrt());
-        out_head.fill(0.0);
-        for (score, value) in scores.iter().zip(values) {
-            for (place, v) in out_head.iter_mut().zip(value) {
-                *place += score * v;
-            }
-        }
+        mix(scores, values, out_head);
     }
     Ok(())
+}
+
+/// `out = sum(weights[p] * values[p])`, in the order of positions.
+fn mix<'a>(weights: &[f32], values: impl Iterator<Item = &'a [f32]> + Clone, out: &mut [f32]) {
+    let (chunks, rest) = out.as_chunks_mut::<CHUNK>();
+    let mut start = 0;
+    for chunk in chunks {
+        // An array of fixed length stays in registers during the sum.
+        let mut sums = [0f32; CHUNK];
+        for (weight, value) in weights.iter().zip(values.clone()) {
+            for (sum, v) in sums.iter_mut().zip(&value[start..][..CHUNK]) {
+                *sum += weight * v;
+            }
+        }
+        *chunk = sums;
+        start += CHUNK;
+    }
+    for (i, place) in rest.iter_mut().enumerate() {
+        let each = weights.iter().zip(values.clone());
+        *place = each.fold(0.0, |sum, (weight, value)| sum + weight * value[start + i]);
+    }
 }
 
 /// `softmax(scores * scale)` in place.

@@ -1,46 +1,69 @@
 //! ConvRot: regular Hadamard rotation in groups along K.
+//!
+//! `H4 = [[1,1,1,-1],[1,1,-1,1],[1,-1,1,1],[-1,1,1,1]]` and `H_g = kron^n(H4)/sqrt(g)`, which is symmetric and its own
+//! inverse. Weights and activations turned alike keep their product.
 
-/// Why a rotation was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RotateError {
-    /// The group is not one of 4, 16, 64, 256.
-    #[error("rotation group {0} is not 4, 16, 64 or 256")]
-    Group(usize),
-    /// The length is not a multiple of the group.
-    #[error("length {len} is not a multiple of the rotation group {group}")]
-    Length {
-        /// Elements given: K, or rows x K.
-        len: usize,
-        /// The group.
-        group: usize,
-    },
+use crate::ops::host::shape::{ShapeError, length, multiple};
+
+/// Elements that are turned together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RotationGroup(usize);
+
+impl RotationGroup {
+    /// A group of 4, 16, 64 or 256; other sizes have no rotation.
+    #[must_use]
+    pub fn new(size: usize) -> Option<RotationGroup> {
+        matches!(size, 4 | 16 | 64 | 256).then_some(RotationGroup(size))
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn size(self) -> usize {
+        self.0
+    }
 }
 
-/// Rotates `x [rows, K]` in place by `kron^n(H4)/sqrt(g)`; applying it twice restores `x`.
+/// Multiplies each group of each row of `x [rows, cols]` by `H_g`, in place. Applying it twice restores `x`.
 ///
 /// # Errors
-/// A group other than 4, 16, 64, 256, or a K (`cols`) or length that it does not divide.
-pub fn rotate(x: &mut [f32], cols: usize, group: usize) -> Result<(), RotateError> {
-    if ![4, 16, 64, 256].contains(&group) {
-        return Err(RotateError::Group(group));
-    }
-    for len in [cols, x.len()] {
-        if !len.is_multiple_of(group) {
-            return Err(RotateError::Length { len, group });
-        }
-    }
-    for g in x.chunks_exact_mut(group) {
+/// `cols` is not a multiple of the group, or the length of `x` not one of `cols`.
+pub fn rotate(x: &mut [f32], cols: usize, group: RotationGroup) -> Result<(), ShapeError> {
+    multiple("cols", cols, group.0)?;
+    multiple("x", x.len(), cols)?;
+    for values in x.chunks_exact_mut(group.0) {
         let mut stride = 1;
-        while stride < group {
-            for i in (0..group).filter(|i| (i / stride).is_multiple_of(4)) {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|j| g[i + j * stride]);
-                g[i] = (a + b + c - d) * 0.5;
-                g[i + stride] = (a + b - c + d) * 0.5;
-                g[i + 2 * stride] = (a - b + c + d) * 0.5;
-                g[i + 3 * stride] = (b + c + d - a) * 0.5;
+        while stride < group.0 {
+            for part in values.chunks_exact_mut(4 * stride) {
+                turn(part, stride);
             }
             stride *= 4;
         }
     }
     Ok(())
+}
+
+/// [`rotate`] from `x` to `out`, which has the same shape.
+///
+/// # Errors
+/// As [`rotate`], or a length that differs.
+pub fn rotate_into(x: &[f32], cols: usize, group: RotationGroup, out: &mut [f32]) -> Result<(), ShapeError> {
+    multiple("cols", cols, group.0)?;
+    multiple("x", x.len(), cols)?;
+    length("out", out.len(), x.len())?;
+    out.copy_from_slice(x);
+    rotate(out, cols, group)
+}
+
+/// Multiplies by `H4 / 2` across the four quarters of `part`, each `stride` long.
+fn turn(part: &mut [f32], stride: usize) {
+    let (first, second) = part.split_at_mut(2 * stride);
+    let (a, b) = first.split_at_mut(stride);
+    let (c, d) = second.split_at_mut(stride);
+    for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+        let (w, x, y, z) = (*a, *b, *c, *d);
+        *a = (w + x + y - z) * 0.5;
+        *b = (w + x - y + z) * 0.5;
+        *c = (w - x + y + z) * 0.5;
+        *d = (x + y + z - w) * 0.5;
+    }
 }

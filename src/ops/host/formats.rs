@@ -5,8 +5,8 @@ pub const E2M1_MAGNITUDES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
 /// Largest magnitude; 0 of nothing, NaN where any element is NaN.
 pub(crate) fn amax(x: impl Iterator<Item = f32>) -> f32 {
-    x.map(f32::abs)
-        .fold(0.0, |m, v| if v.is_nan() || v > m { v } else { m })
+    // Without the sign, bits are ordered like the values, and every NaN is above infinity.
+    f32::from_bits(x.fold(0, |m, v| m.max(v.to_bits() & 0x7FFF_FFFF)))
 }
 
 /// Value of the low four bits of `code` (bit 3 is the sign).
@@ -19,32 +19,47 @@ pub fn e2m1_decode(code: u8) -> f32 {
 /// Nearest E2M1 code, ties to the even code, saturating at 6; the sign of zero is kept and NaN gives 0.
 #[must_use]
 pub fn e2m1_encode(x: f32) -> u8 {
-    if x.is_nan() {
-        return 0;
+    // The code is the number of midpoints passed; a tie goes up where the code above is even.
+    let a = x.abs();
+    let passed = [
+        a > 0.25,
+        a >= 0.75,
+        a > 1.25,
+        a >= 1.75,
+        a > 2.5,
+        a >= 3.5,
+        a > 5.0,
+    ];
+    let code: u32 = passed.into_iter().map(u32::from).sum();
+    let sign = if x.is_nan() { 0 } else { x.to_bits() >> 28 & 8 };
+    (sign | code) as u8
+}
+
+/// Values of all E4M3FN bytes.
+const E4M3_VALUES: [f32; 256] = {
+    let mut values = [0.0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        values[byte as usize] = e4m3_value(byte);
+        byte += 1;
     }
-    let sign = if x.is_sign_negative() { 8 } else { 0 };
-    let mut code = 0u8;
-    while code < 7 {
-        let i = usize::from(code);
-        let mid = (E2M1_MAGNITUDES[i] + E2M1_MAGNITUDES[i + 1]) / 2.0;
-        if x.abs() < mid || (x.abs() == mid && code & 1 == 0) {
-            break;
-        }
-        code += 1;
-    }
-    sign | code
+    values
+};
+
+const fn e4m3_value(byte: u32) -> f32 {
+    let magnitude = match byte & 0x7F {
+        0x7F => f32::NAN,
+        m @ 0..8 => m as f32 / 512.0,
+        // Exponent and mantissa move to their places in an f32; the bias grows from 7 to 127.
+        m => f32::from_bits((m << 20) + (120 << 23)),
+    };
+    if byte & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
 /// Value of an E4M3FN byte: bias 7, no infinity, NaN at 0x7F and 0xFF.
 #[must_use]
 pub fn e4m3_decode(byte: u8) -> f32 {
-    let (e, m) = (i32::from((byte >> 3) & 15), f32::from(byte & 7));
-    let v = match byte & 0x7F {
-        0x7F => f32::NAN,
-        _ if e == 0 => m / 512.0,
-        _ => (1.0 + m / 8.0) * 2f32.powi(e - 7),
-    };
-    if byte & 0x80 == 0 { v } else { -v }
+    E4M3_VALUES[usize::from(byte)]
 }
 
 /// Nearest E4M3FN byte, ties to even, saturating at 448; NaN gives 0x7F.
@@ -68,4 +83,10 @@ pub fn e4m3_encode(x: f32) -> u8 {
 #[must_use]
 pub fn bf16_widen(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Bits of the bf16 nearest to `x`, ties to even.
+#[must_use]
+pub fn bf16_narrow(x: f32) -> u16 {
+    half::bf16::from_f32(x).to_bits()
 }

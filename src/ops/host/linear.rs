@@ -1,8 +1,6 @@
 //! Products with a weight matrix stored as `[outputs, inputs]`.
 
-use half::bf16;
-
-use crate::ops::host::formats::bf16_widen;
+use crate::ops::host::formats::{bf16_narrow, bf16_widen};
 use crate::ops::host::shape::{LinearShape, ShapeError};
 use crate::ops::host::sum::dot;
 
@@ -43,7 +41,7 @@ pub fn linear_bf16(x: &[f32], w: &[u16], shape: LinearShape, out: &mut [f32]) ->
         let out = &mut out[row * shape.outputs..][..shape.outputs];
         for (piece, x) in x.chunks(ROUNDED).enumerate() {
             for (place, v) in rounded.iter_mut().zip(x) {
-                *place = bf16::from_f32(*v).to_f32();
+                *place = bf16_widen(bf16_narrow(*v));
             }
             for (n, place) in out.iter_mut().enumerate() {
                 let w = &w[n * k + piece * ROUNDED..][..x.len()];
