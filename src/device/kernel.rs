@@ -7,7 +7,7 @@ use crate::base::Bytes;
 use crate::device::Address;
 
 /// The most buffer arguments of one launch.
-pub const MAX_SPANS: usize = 8;
+pub const MAX_SPANS: usize = 12;
 
 /// The most scalar arguments of one launch.
 pub const MAX_SCALARS: usize = 8;

@@ -141,7 +141,7 @@ pub struct Uses {
 
 impl Uses {
     /// No kernel of this crate has more buffer arguments.
-    pub const MAX: usize = 8;
+    pub const MAX: usize = 12;
 
     /// Takes the first [`Uses::MAX`] of `buffers`.
     #[must_use]

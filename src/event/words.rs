@@ -113,6 +113,8 @@ words! {
         DeviceToHost = "d2h",
         /// Device to device.
         DeviceToDevice = "d2d",
+        /// Within host memory, such as into a pinned buffer.
+        HostToHost = "h2h",
     }
     /// Why a use was refused before the driver saw it.
     Refusal {

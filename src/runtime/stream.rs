@@ -174,7 +174,10 @@ impl Stream {
         let queue = state.stream(self.id).queue;
         state.devices[self.device].upload(queue, id, address, bytes)?;
         state.issued(self.id, id, [to].into_iter());
-        let direction = Direction::HostToDevice;
+        let direction = match state.spaces[to.space].space {
+            Space::Device => Direction::HostToDevice,
+            Space::Pinned => Direction::HostToHost,
+        };
         state
             .probe
             .record_in(&span, self.copied(id, direction, size, [to].into_iter()));
@@ -193,7 +196,10 @@ impl Stream {
         let id = state.next.launch();
         let queue = state.stream(self.id).queue;
         state.issued(self.id, id, [from].into_iter());
-        let direction = Direction::DeviceToHost;
+        let direction = match state.spaces[from.space].space {
+            Space::Device => Direction::DeviceToHost,
+            Space::Pinned => Direction::HostToHost,
+        };
         state
             .probe
             .record_in(&span, self.copied(id, direction, size, [from].into_iter()));
@@ -215,7 +221,8 @@ impl Stream {
         let direction = match (pinned(from), pinned(to)) {
             (true, false) => Direction::HostToDevice,
             (false, true) => Direction::DeviceToHost,
-            _ => Direction::DeviceToDevice,
+            (true, true) => Direction::HostToHost,
+            (false, false) => Direction::DeviceToDevice,
         };
         let queue = state.stream(self.id).queue;
         let both = [from, to].into_iter();
