@@ -1,0 +1,140 @@
+//! A file of bounded size: when it is full, its oldest events make room, and what they still say is carried over.
+//!
+//! An eviction compacts the kept events and the oldest blocks into new kept blocks, writes them into free slots,
+//! and frees the old slots only then. The store that commits the last new block is the switch: readers take the complete
+//! set of kept blocks with the highest `from`, and event blocks from there on. So a kill at any instant leaves either
+//! the old state or the new one.
+
+use std::collections::VecDeque;
+
+use crate::trace::block::{kept_blocks, own_events};
+use crate::trace::carry::Carried;
+use crate::trace::codec::Bases;
+use crate::trace::format::{SLOT, Start, WriteError};
+use crate::trace::slots::Slots;
+
+/// Blocks that an eviction takes where the kept part is small: one MiB, some 50,000 events.
+const STEP: usize = 64;
+/// Events of finished purges that are kept, for each slot of the ring: about one sixteenth of the ring.
+const HISTORY: usize = SLOT / 16 / 16;
+
+/// Who uses which slot.
+#[derive(Debug)]
+pub(super) struct Ring {
+    free: Vec<usize>,
+    /// Event blocks, oldest first.
+    live: VecDeque<Live>,
+    /// The newest kept blocks.
+    kept: Vec<usize>,
+    start: Option<Start>,
+    blocks: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    slot: usize,
+    first_seq: u64,
+}
+
+impl Ring {
+    /// A ring in all slots of a file of `slots` but the first.
+    pub(super) fn new(slots: usize) -> Ring {
+        Ring {
+            free: (1..slots).rev().collect(),
+            live: VecDeque::with_capacity(slots),
+            kept: Vec::new(),
+            start: None,
+            blocks: slots - 1,
+        }
+    }
+
+    /// A slot of zeros for the block whose first event is `first_seq`. Most calls only take one that is free.
+    pub(super) fn take(&mut self, slots: &mut Slots, first_seq: u64) -> Result<usize, WriteError> {
+        if self.free.len() <= self.reserve() {
+            self.evict(slots)?;
+        }
+        let slot = self.spare()?;
+        self.live.push_back(Live { slot, first_seq });
+        Ok(slot)
+    }
+
+    /// A slot from the reserve, for a trailer.
+    pub(super) fn spare(&mut self) -> Result<usize, WriteError> {
+        self.free.pop().ok_or(self.too_large())
+    }
+
+    /// Events that are in the file no more.
+    pub(super) fn dropped(&self) -> u64 {
+        self.start.map_or(0, |start| start.dropped())
+    }
+
+    /// Slots up to the last that is in use.
+    pub(super) fn used(&self) -> usize {
+        let used = |slot: &usize| !self.free.contains(slot);
+        (1..=self.blocks).rev().find(used).map_or(1, |slot| slot + 1)
+    }
+
+    fn too_large(&self) -> WriteError {
+        WriteError::StateTooLarge {
+            kept: self.kept.len(),
+            blocks: self.blocks,
+        }
+    }
+
+    /// Slots that stay free so that the next kept part fits beside this one.
+    fn reserve(&self) -> usize {
+        self.kept.len() + (self.blocks / 8).clamp(2, STEP)
+    }
+
+    /// Makes room for a step's worth of blocks, so that the cost of rewriting the kept part is spread over them.
+    fn evict(&mut self, slots: &mut Slots) -> Result<(), WriteError> {
+        let step = self.kept.len().max(STEP).min(self.blocks / 8).max(1);
+        let mut count = (2 * step).min(self.blocks / 4).max(1);
+        while self.free.len() < self.reserve() + step {
+            // The block before the one that asks for room stays: the stretch that is whole is never empty.
+            count = count.min(self.live.len().saturating_sub(1));
+            if count == 0 {
+                return Err(self.too_large());
+            }
+            if !self.compact(slots, count) {
+                count /= 2;
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts the oldest `count` blocks, or does nothing where the free slots don't hold what would be kept.
+    fn compact(&mut self, slots: &mut Slots, count: usize) -> bool {
+        let Some(from) = self.live.get(count).map(|live| live.first_seq) else {
+            return false;
+        };
+        let forgotten = self
+            .start
+            .map_or(0, |start| start.lost.saturating_sub(start.dropped()));
+        let mut carried = Carried::new(forgotten, self.blocks * HISTORY);
+        let mut bases = Bases::new();
+        let oldest = self.live.iter().take(count).map(|live| live.slot);
+        for slot in self.kept.iter().copied().chain(oldest) {
+            own_events(slots.bytes(slot), &mut bases, |stamped| carried.fold(stamped));
+        }
+        let start = carried.start(from);
+        let blocks = kept_blocks(start, carried.events());
+        if blocks.len() > self.free.len() {
+            return false;
+        }
+        let old = std::mem::take(&mut self.kept);
+        for (head, payload) in blocks {
+            if let Some(slot) = self.free.pop() {
+                slots.seal(slot, head, &payload);
+                self.kept.push(slot);
+            }
+        }
+        self.start = Some(start);
+        let oldest = self.live.drain(..count).map(|live| live.slot);
+        for slot in old.into_iter().chain(oldest) {
+            slots.clear(slot);
+            self.free.push(slot);
+        }
+        true
+    }
+}
