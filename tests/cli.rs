@@ -3,6 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use vramscope::base::clock::Clock;
+use vramscope::base::{Bytes, PromptId};
+use vramscope::event::{Outcome, PromptBegan, PromptEnded, Record};
+use vramscope::trace::{FileRecorder, Header};
+
 fn vramscope(arguments: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_vramscope"))
         .arg("trace")
@@ -139,4 +144,37 @@ cut events=10
         told.contains("cut: the rest") && told.contains("dropped 4 events of the first 7; kept 3"),
         "{told}"
     );
+}
+
+#[test]
+fn a_ring_tells_what_it_dropped_and_goes_through_text() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let (header, limit) = (Header::default(), Bytes(128 << 10));
+    let ring = FileRecorder::create_ring(&path("ring"), &header, Clock::manual(), limit);
+    let ring = ring.expect("a fresh path");
+    for prompt in (0..40_000).map(PromptId) {
+        ring.record(&PromptBegan { prompt, tokens: 1 }.into());
+        let outcome = Outcome::Complete;
+        ring.record(&PromptEnded { prompt, outcome }.into());
+    }
+    let dropped = ring.finish(1).expect("a disk with room").dropped;
+    let verb = |word| Path::new(word);
+    let verified = vramscope(&[verb("verify"), &path("ring")]);
+    let told = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert_eq!(verified.status.code(), Some(0), "it ran to its end");
+    assert!(
+        dropped > 0 && told.contains(&format!("dropped {dropped} events of the first")),
+        "{told}"
+    );
+    let dumped = vramscope(&[verb("dump"), &path("ring")]).stdout;
+    std::fs::write(path("text"), &dumped).expect("a temporary folder");
+    assert_eq!(
+        vramscope(&[verb("assemble"), &path("text"), &path("again")])
+            .status
+            .code(),
+        Some(0)
+    );
+    let again = vramscope(&[verb("dump"), &path("again")]);
+    assert!(again.stdout == dumped && again.status.code() == Some(0));
 }

@@ -448,6 +448,10 @@ fn the_text_form_is_one_to_one_for_rings_and_cuts() {
             "0 0 RunEnded outcome=noop\nkept events=0 lost=4 from=4\n",
             "right after the header",
         ),
+        (
+            "kept events=0 lost=18446744073709551615 from=18446744073709551615\n",
+            "are not all before event",
+        ),
     ] {
         let error = assemble(&format!("{head}{text}")).expect_err(text).to_string();
         assert!(error.contains(reason), "{error}");
@@ -583,4 +587,15 @@ fn a_follower_beside_a_fast_writer_ends_with_the_right_state() {
         assert_eq!(Naive::of(&seen), Naive::of(&all));
         assert_eq!(balances(&seen), balances(&all));
     });
+}
+
+#[test]
+fn a_follower_of_a_damaged_ring_says_so() {
+    let (_, bytes) = finished(1, 30_000, 8);
+    let kept = (0..bytes.len()).step_by(SLOT).find(|at| bytes[at + 4] == 4);
+    let mut bad = bytes.clone();
+    bad[kept.expect("it wrapped") + 100] ^= 1;
+    let mut follower = Follower::open(Cursor::new(bad)).expect("the header is intact");
+    let error = follower.poll().expect_err("a kept block is damaged").to_string();
+    assert_eq!(error, "ring has no whole beginning at offset 16384");
 }

@@ -195,7 +195,7 @@ fn bounds(range: Range, survey: &Survey, start: Option<Start>) -> Result<(Seq, S
     Ok((from, to))
 }
 
-/// Reads up to event `from`. Without a start, what is kept is all that came before.
+/// Reads up to event `from`: what is kept of it, and the start where that is not all.
 fn before<R: Read + Seek>(
     reader: &mut TraceReader<R>,
     from: Seq,

@@ -7,7 +7,7 @@ use crate::event::Stamped;
 use crate::trace::block::{Cursor, Frame, KeptHead};
 use crate::trace::codec::Bases;
 use crate::trace::format::{BlockHead, BlockKind, COMMITTED, HEADER, Header, SLOT, TraceError, word};
-use crate::trace::source::Source;
+use crate::trace::source::{Index, Source};
 
 /// How often a block is read again before its checksum is called wrong. A writer that reuses a slot changes its
 /// committed word first, so that a read that met this differs at the next try.
@@ -143,19 +143,31 @@ impl<R: Read + Seek> Follower<R> {
         let index = self.source.index()?;
         let from = index.start.map_or(0, |start| start.from.0);
         let first = index.events.first().filter(|(first, _)| *first == from);
-        let Some((_, slot)) = first.copied() else {
-            return Ok(false);
-        };
+        if let Some((_, slot)) = first.copied()
+            && self.take_kept(&index)?
+            && self.enter(slot, from)?
+        {
+            return Ok(true);
+        }
+        self.ready.clear();
+        if !index.events.is_empty() && self.source.index()? == index {
+            // At any instant there is a whole beginning, unless the writer changes it just now.
+            let (offset, reason) = (SLOT as u64, "ring has no whole beginning");
+            return Err(TraceError::Damaged { offset, reason });
+        }
+        Ok(false)
+    }
+
+    /// Reads the gap and the kept events. False where they are no more what the index says.
+    fn take_kept(&mut self, index: &Index) -> Result<bool, TraceError> {
         self.ready.extend(index.start.and_then(|start| start.gap()));
-        for kept in index.kept {
-            let bytes = self.source.slot(kept)?;
-            let block = BlockHead::open(bytes).ok();
+        for slot in &index.kept {
+            let block = BlockHead::open(self.source.slot(*slot)?).ok();
             let frames = block.and_then(|(head, payload)| {
                 let (kept, frames) = KeptHead::read(head, payload)?;
                 (Some(kept.start) == index.start).then_some((head, frames))
             });
             let Some((head, mut frames)) = frames else {
-                self.ready.clear();
                 return Ok(false);
             };
             self.bases.reset();
@@ -165,10 +177,6 @@ impl<R: Read + Seek> Follower<R> {
                     self.ready.push_back(stamped);
                 }
             }
-        }
-        if !self.enter(slot, from)? {
-            self.ready.clear();
-            return Ok(false);
         }
         Ok(true)
     }
@@ -222,7 +230,10 @@ impl<R: Read + Seek> Follower<R> {
                 match frame {
                     Frame::Event(stamped) => self.ready.push_back(stamped),
                     Frame::Unknown => {}
-                    Frame::Bad(reason) => return Err(damaged(reason)),
+                    Frame::Bad(reason) => {
+                        self.place = Some(place);
+                        return Err(damaged(reason));
+                    }
                 }
             }
             self.place = Some(place);

@@ -157,9 +157,9 @@ impl Start {
         self.from.0.saturating_sub(self.kept)
     }
 
-    /// Whether the three numbers can be true together.
+    /// Whether the three numbers can be true together, and leave numbers for the events that follow.
     pub(super) fn is_sound(&self) -> bool {
-        self.kept <= self.from.0 && self.lost >= self.dropped()
+        self.from.0 <= u64::MAX / 2 && self.kept <= self.from.0 && self.lost >= self.dropped()
     }
 }
 

@@ -42,10 +42,10 @@ impl FileRecorder {
     /// Creates a file that never grows beyond `limit`, all of which it takes on disk at once. When it is full, the oldest
     /// events make room; what they say that is still true stays in the file.
     ///
-    /// An event costs what it costs in a file without bound, except one in some 50,000 (or in a quarter of the ring, where
-    /// that is less): it waits while the oldest blocks are compacted, for milliseconds, more where much memory is
-    /// in use, and only then is memory allocated. What is true may fill three eighths of the ring; beyond that the
-    /// recording ends, as on a full disk.
+    /// An event costs what it costs in a file without bound, except one in some 20,000 (in a small ring, one in a quarter of
+    /// it): it waits for milliseconds while the oldest 256 KiB are compacted, for longer where much memory is in use,
+    /// and only then is memory allocated, for as long. What is true may fill three eighths of the ring; beyond that
+    /// the recording ends, as on a full disk.
     ///
     /// # Errors
     /// [`WriteError`]: the limit is below [`RING_MIN`], or what the system says.

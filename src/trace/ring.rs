@@ -13,8 +13,10 @@ use crate::trace::codec::Bases;
 use crate::trace::format::{SLOT, Start, WriteError};
 use crate::trace::slots::Slots;
 
-/// Blocks that an eviction takes where the kept part is small: one MiB, some 50,000 events.
-const STEP: usize = 64;
+/// Blocks that an eviction makes free at least, in a ring that is not small: 128 KiB, some 10,000 events. It takes twice as
+/// many, so that what is kept of them has room. More would stop the run for longer, fewer would rewrite the kept part
+/// more often.
+const STEP: usize = 8;
 /// Events of finished purges that are kept, for each slot of the ring: about one sixteenth of the ring.
 const HISTORY: usize = SLOT / 16 / 16;
 
@@ -68,10 +70,10 @@ impl Ring {
         self.start.map_or(0, |start| start.dropped())
     }
 
-    /// Slots up to the last that is in use.
-    pub(super) fn used(&self) -> usize {
-        let used = |slot: &usize| !self.free.contains(slot);
-        (1..=self.blocks).rev().find(used).map_or(1, |slot| slot + 1)
+    /// The last slot that holds events.
+    pub(super) fn last_used(&self) -> usize {
+        let live = self.live.iter().map(|live| live.slot);
+        live.chain(self.kept.iter().copied()).max().unwrap_or(0)
     }
 
     fn too_large(&self) -> WriteError {

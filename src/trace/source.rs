@@ -132,7 +132,7 @@ impl<R: Read + Seek> Source<R> {
 }
 
 /// What is in which slot of a ring file.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) start: Option<Start>,
     /// The newest complete set of kept blocks, in order.

@@ -180,8 +180,8 @@ impl Writer {
             self.slots.seal(slot, head, payload);
             self.slot = slot;
         }
-        let used = self.ring.as_ref().map_or(self.slot + 1, Ring::used);
-        self.slots.close(used)?;
+        let last = self.ring.as_ref().map_or(0, Ring::last_used).max(self.slot);
+        self.slots.close(last + 1)?;
         Ok(self.health())
     }
 }

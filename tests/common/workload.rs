@@ -44,6 +44,7 @@ pub(crate) struct Naive {
 }
 
 impl Naive {
+    #[allow(dead_code)] // not every test binary uses it
     pub(crate) fn of<'a>(events: impl IntoIterator<Item = &'a Stamped>) -> Naive {
         let mut naive = Naive::default();
         for stamped in events {
