@@ -129,18 +129,31 @@ pub fn cut<R: Read + Seek>(mut input: R, out: &Path, range: Range) -> Result<Cut
     };
     let mut reader = TraceReader::open(input)?;
     let (start, kept) = before(&mut reader, from)?;
-    let mut writer = TraceWriter::create(out, reader.header(), start, &kept)?;
-    if start.is_none() {
-        for stamped in &kept {
-            writer.push(stamped)?;
-        }
+    // Without a start, what is kept is all that came before.
+    let (kept, before) = kept.split_at(if start.is_some() { kept.len() } else { 0 });
+    let writer = TraceWriter::create(out, reader.header(), start, kept)?;
+    if let Err(error) = copy(&mut reader, before, to, writer, end) {
+        // Best effort: the file is ours, and half of a cut is of no use.
+        let _ = std::fs::remove_file(out);
+        return Err(error);
     }
-    drop(kept);
+    Ok(CutReport { from, to, start, end })
+}
+
+fn copy<R: Read + Seek>(
+    reader: &mut TraceReader<R>,
+    before: &[Stamped],
+    to: Seq,
+    mut writer: TraceWriter,
+    end: End,
+) -> Result<(), CutError> {
+    for stamped in before {
+        writer.push(stamped)?;
+    }
     while let Some(stamped) = reader.next_event()?.filter(|stamped| stamped.seq <= to) {
         writer.push(&stamped)?;
     }
-    writer.finish(end)?;
-    Ok(CutReport { from, to, start, end })
+    Ok(writer.finish(end)?)
 }
 
 fn survey<R: Read + Seek>(reader: &mut TraceReader<R>, wanted: Option<PurgeId>) -> Result<Survey, CutError> {
