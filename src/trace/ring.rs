@@ -140,3 +140,77 @@ impl Ring {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::Cursor;
+
+    use crate::base::{Bytes, DeviceId, Nanos, SegmentId, StreamId};
+    use crate::event::{Event, ReturnCause, SegmentReserved, SegmentReturned};
+    use crate::trace::format::{Completeness, Header};
+    use crate::trace::reader::TraceReader;
+    use crate::trace::writer::{Layout, Writer};
+
+    /// Segments come, and the one before the last goes, but each hundredth stays.
+    fn event(seq: u64) -> Event {
+        let (device, stream, bytes) = (DeviceId(0), StreamId(0), Bytes(u64::MAX));
+        let (segment, cause) = (SegmentId((seq / 2) as u32), ReturnCause::Retry);
+        if seq % 2 == 1 && segment.0 % 100 != 0 {
+            SegmentReturned { segment, cause }.into()
+        } else {
+            let segment = SegmentId(segment.0 + u32::from(seq % 2 == 1) * 1_000_000);
+            SegmentReserved {
+                device,
+                segment,
+                stream,
+                bytes,
+            }
+            .into()
+        }
+    }
+
+    fn fold(segments: &mut BTreeSet<SegmentId>, event: &Event) {
+        match event {
+            Event::SegmentReserved(e) => segments.insert(e.segment),
+            Event::SegmentReturned(e) => segments.remove(&e.segment),
+            _ => false,
+        };
+    }
+
+    #[test]
+    fn after_every_store_of_an_eviction_the_file_says_what_is_true() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (path, layout) = (folder.path().join("t.vtrace"), Layout::Ring(9));
+        let mut writer = Writer::create(&path, &Header::default(), layout).expect("a fresh path");
+        writer.begin_events(Nanos(0)).expect("a fresh ring");
+        let mut truth = BTreeSet::new();
+        let (mut evictions, mut looked) = (0, 0);
+        for seq in 0..60_000 {
+            let event = event(seq);
+            writer.slots.images = Some(Vec::new());
+            writer.push(&event, Nanos(seq));
+            let images = writer.slots.images.take().unwrap_or_default();
+            // A store before and after: an event; twice: a new block; more: an eviction.
+            if images.len() > 4 {
+                evictions += 1;
+                let last = images.len() - 1;
+                for image in &images[..last] {
+                    let mut reader = TraceReader::open(Cursor::new(image)).expect("the header is there");
+                    let mut segments = BTreeSet::new();
+                    while let Some(stamped) = reader.next_event().expect("memory is readable") {
+                        fold(&mut segments, &stamped.event);
+                    }
+                    let summary = reader.summary();
+                    assert_eq!(summary.completeness, Completeness::Truncated, "event {seq}");
+                    assert_eq!(summary.events + summary.dropped, seq);
+                    assert_eq!(segments, truth, "event {seq}");
+                    looked += 1;
+                }
+            }
+            fold(&mut truth, &event);
+        }
+        assert_eq!(writer.health().failure, None);
+        assert!(evictions > 10 && looked > 10 * evictions, "{evictions}, {looked}");
+    }
+}

@@ -23,6 +23,9 @@ pub(super) struct Slots {
     window: usize,
     /// Slots in the map.
     span: usize,
+    /// What a kill would have left before and after each store of a committed word, where a test asks for it.
+    #[cfg(test)]
+    pub(super) images: Option<Vec<Vec<u8>>>,
 }
 
 impl Slots {
@@ -33,6 +36,8 @@ impl Slots {
             map: None,
             window: 0,
             span: WINDOW,
+            #[cfg(test)]
+            images: None,
         }
     }
 
@@ -43,6 +48,8 @@ impl Slots {
             map: None,
             window: 0,
             span: count,
+            #[cfg(test)]
+            images: None,
         };
         slots.reach(0)?;
         Ok(slots)
@@ -111,6 +118,8 @@ impl Slots {
 
     #[inline]
     fn publish(&mut self, slot: usize, value: u64) {
+        #[cfg(test)]
+        self.take_image();
         let at = (slot - self.window) * SLOT + COMMITTED;
         let Some(map) = &mut self.map else { return };
         let word: *mut u64 = map[at..at + 8].as_mut_ptr().cast();
@@ -118,6 +127,15 @@ impl Slots {
         // page, SLOT and COMMITTED are multiples of 8), lives as long as `map`, and `&mut self` keeps every other
         // reader and writer of this process away.
         unsafe { AtomicU64::from_ptr(word) }.store(value.to_le(), Ordering::Release);
+        #[cfg(test)]
+        self.take_image();
+    }
+
+    #[cfg(test)]
+    fn take_image(&mut self) {
+        if let (Some(images), Some(map)) = (&mut self.images, &self.map) {
+            images.push(map.to_vec());
+        }
     }
 
     /// Writes all back and leaves the file `count` slots long.
