@@ -1,6 +1,6 @@
 //! Encodes events into blocks, whoever gives them their number and time.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use crate::base::Nanos;
@@ -52,6 +52,13 @@ impl Writer {
             .write(true)
             .create_new(true)
             .open(path)?;
+        Writer::new(file, header, layout).inspect_err(|_| {
+            // Best effort: the file is ours, and in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    fn new(file: File, header: &Header, layout: Layout) -> Result<Writer, WriteError> {
         let (mut slots, ring) = match layout {
             Layout::Ring(count) => (Slots::fixed(file, count)?, Some(Ring::new(count))),
             Layout::Row | Layout::RowAfterKept => (Slots::growing(file), None),
