@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use vramscope::base::random::Random;
 use vramscope::base::{Bytes, Nanos};
 use vramscope::event::{Record, Stamped};
 use vramscope::trace::{
-    Completeness, FileRecorder, Header, SCHEMA_VERSION, SLOT, Summary, TraceError, TraceReader, assemble,
-    dump, line, parse_line,
+    Completeness, End, FileRecorder, Header, SCHEMA_VERSION, SLOT, Summary, TextTrace, TraceError,
+    TraceReader, assemble, line, parse_line,
 };
 
 const CHILD: &str = "VRAMSCOPE_TEST_KILL_CHILD";
@@ -43,7 +43,7 @@ fn write(path: &Path, events: &[Stamped], digest: Option<u64>) {
     }
 }
 
-fn read(input: impl Read) -> Result<(Vec<Stamped>, Summary), TraceError> {
+fn read(input: impl Read + Seek) -> Result<(Vec<Stamped>, Summary), TraceError> {
     let mut reader = TraceReader::open(input)?;
     let mut events = Vec::new();
     while let Some(event) = reader.next_event()? {
@@ -64,7 +64,7 @@ fn written(count: u64) -> (Vec<Stamped>, Vec<u8>) {
 fn what_is_written_is_read_back() {
     for count in [0, 1, 5000] {
         let (events, bytes) = written(count);
-        let (back, summary) = read(&bytes[..]).expect("an intact file");
+        let (back, summary) = read(Cursor::new(&bytes[..])).expect("an intact file");
         assert_eq!(back, events);
         assert_eq!(summary.completeness, Completeness::Complete { digest: 0xABCD });
         assert_eq!((summary.events, summary.unknown), (count, 0));
@@ -77,9 +77,14 @@ fn the_text_form_is_one_to_one() {
     for stamped in &events {
         assert_eq!(parse_line(&line(stamped)).as_ref(), Ok(stamped));
     }
-    for digest in [None, Some(0x12)] {
-        let text = dump(&header(), &events, digest);
-        assert_eq!(assemble(&text), Ok((header(), events.clone(), digest)));
+    for end in [End::Truncated, End::Complete { digest: 0x12 }, End::Cut] {
+        let trace = TextTrace {
+            header: header(),
+            start: None,
+            events: events.clone(),
+            end,
+        };
+        assert_eq!(assemble(&trace.to_string()), Ok(trace));
     }
 }
 
@@ -133,7 +138,7 @@ fn no_flipped_byte_passes_as_complete() {
         }
         let mut bad = bytes.clone();
         bad[at] ^= 1 << random.below(8);
-        if let Ok((_, summary)) = read(&bad[..]) {
+        if let Ok((_, summary)) = read(Cursor::new(&bad[..])) {
             let complete = matches!(summary.completeness, Completeness::Complete { .. });
             assert!(
                 !complete,
@@ -147,7 +152,7 @@ fn no_flipped_byte_passes_as_complete() {
 fn no_cut_file_passes_as_complete() {
     let (events, bytes) = written(1500);
     for length in (0..bytes.len()).step_by(311) {
-        match read(&bytes[..length]) {
+        match read(Cursor::new(&bytes[..length])) {
             Ok((back, summary)) => {
                 assert_eq!(
                     summary.completeness,
@@ -164,7 +169,7 @@ fn no_cut_file_passes_as_complete() {
     }
     let mut longer = bytes;
     longer.push(0);
-    let (_, summary) = read(&longer[..]).expect("the header is intact");
+    let (_, summary) = read(Cursor::new(&longer[..])).expect("the header is intact");
     assert_eq!(summary.completeness, Completeness::Truncated);
 }
 
@@ -173,7 +178,10 @@ fn noise_is_refused() {
     let mut random = Random::seeded(1);
     for size in [0, 1, SLOT - 1, SLOT, 3 * SLOT] {
         let noise: Vec<u8> = (0..size).map(|_| random.bits() as u8).collect();
-        assert!(matches!(read(&noise[..]), Err(TraceError::NotATrace { .. })));
+        assert!(matches!(
+            read(Cursor::new(&noise[..])),
+            Err(TraceError::NotATrace { .. })
+        ));
     }
 }
 

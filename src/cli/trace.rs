@@ -5,13 +5,14 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use crate::base::Nanos;
-use crate::base::clock::Clock;
+use crate::base::{PurgeId, Seq};
 use crate::cli::causes;
-use crate::event::Record;
-use crate::trace::{Completeness, FileRecorder, TraceReader, assemble, line};
+use crate::trace::{
+    Completeness, CutReport, End, Range, Summary, TextTrace, TraceReader, TraceWriter, assemble, cut, line,
+    text_end, text_head,
+};
 
 /// Largest text that `assemble` takes, in bytes.
 const TEXT_MAX: u64 = 1 << 30;
@@ -30,11 +31,44 @@ pub(super) enum Command {
         /// The trace file to make; must not exist
         out: PathBuf,
     },
-    /// Say whether a trace is whole: exit 0 complete, 1 truncated or lossy, 2 not a trace
+    /// Say whether a trace is whole: exit 0 complete, 1 truncated, cut or damaged, 2 not a trace
+    ///
+    /// A ring that ran to its end is complete, though it may have dropped old events: the output says how many.
     Verify {
         /// The trace file
         file: PathBuf,
     },
+    /// Make a small trace out of a part of another one
+    ///
+    /// The new trace begins with what was true before the part: names, memory in use, pool entries, graphs, open purges. So
+    /// balances are right from its first event on. Events keep their numbers and times.
+    #[command(after_help = CUT_EXAMPLES)]
+    Cut(CutArguments),
+}
+
+const CUT_EXAMPLES: &str = "\
+Examples:
+  vramscope trace cut run.vtrace part.vtrace --from 12000 --to 15000
+  vramscope trace cut run.vtrace tail.vtrace --from 12000
+  vramscope trace cut run.vtrace purge.vtrace --purge 3
+
+Exit codes: 0 the cut was made, 1 it was made of a truncated trace and ends where that one does, 2 it was not made";
+
+#[derive(Args)]
+pub(super) struct CutArguments {
+    /// The trace file
+    file: PathBuf,
+    /// The trace file to make; must not exist
+    out: PathBuf,
+    /// Number of the first event; the first one by default
+    #[arg(long, value_name = "SEQ")]
+    from: Option<u64>,
+    /// Number of the last event; the last one by default
+    #[arg(long, value_name = "SEQ")]
+    to: Option<u64>,
+    /// From the beginning of this purge to its end
+    #[arg(long, value_name = "ID", conflicts_with_all = ["from", "to"])]
+    purge: Option<u32>,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -45,6 +79,7 @@ impl Command {
             Command::Dump { file } => dump_file(&file),
             Command::Assemble { text, out } => assemble_file(&text, &out),
             Command::Verify { file } => verify_file(&file),
+            Command::Cut(arguments) => cut_file(&arguments),
         }
     }
 }
@@ -68,14 +103,22 @@ fn dump_file(path: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn print_events(reader: &mut TraceReader<File>, out: &mut impl Write) -> Result<(), Failure> {
-    write!(out, "{}", crate::trace::dump(reader.header(), &[], None))?;
+    let start = reader.start();
+    write!(out, "{}", text_head(reader.header(), start))?;
+    if start.is_some_and(|start| start.gap().is_some()) {
+        // The line about the start stands for it.
+        reader.next_event()?;
+    }
     while let Some(event) = reader.next_event()? {
         writeln!(out, "{}", line(&event))?;
     }
     let summary = reader.summary();
-    if let Completeness::Complete { digest } = summary.completeness {
-        writeln!(out, "end events={} digest={digest:016x}", summary.events)?;
-    }
+    let end = match summary.completeness {
+        Completeness::Complete { digest } => End::Complete { digest },
+        Completeness::Cut => End::Cut,
+        Completeness::Truncated | Completeness::Damaged { .. } => End::Truncated,
+    };
+    write!(out, "{}", text_end(summary.events + summary.dropped, &end))?;
     Ok(())
 }
 
@@ -95,29 +138,49 @@ fn assemble_file(text: &Path, out: &Path) -> Result<ExitCode, Failure> {
     if content.len() as u64 > TEXT_MAX {
         return Err(named(&format!("text is over {TEXT_MAX} bytes")).into());
     }
-    let (header, events, digest) = assemble(&content).map_err(|error| named(&error))?;
-    let clock = Clock::manual();
-    let recorder = FileRecorder::create(out, &header, clock.clone())
-        .map_err(|error| format!("failed to create {}: {error}", out.display()))?;
-    let mut now = Nanos(0);
-    for event in &events {
-        clock.advance(event.at.since(now));
-        now = now.max(event.at);
-        recorder.record(&event.event);
-    }
-    let health = recorder.health();
-    if let Some(failure) = health.failure {
-        return Err(format!(
-            "failed to write {}: {failure} after {} events",
-            out.display(),
-            health.recorded
-        )
-        .into());
-    }
-    if let Some(digest) = digest {
-        recorder.finish(digest)?;
-    }
+    let trace = assemble(&content).map_err(|error| named(&error))?;
+    write_trace(&trace, out)
+        .map_err(|error| format!("failed to write {}: {}", out.display(), causes(&*error)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_trace(trace: &TextTrace, out: &Path) -> Result<(), Failure> {
+    let kept = trace.start.map_or(0, |start| start.kept);
+    let (kept, events) = trace.events.split_at(usize::try_from(kept)?);
+    let mut writer = TraceWriter::create(out, &trace.header, trace.start, kept)?;
+    for event in events {
+        writer.push(event)?;
+    }
+    Ok(writer.finish(trace.end)?)
+}
+
+fn cut_file(arguments: &CutArguments) -> Result<ExitCode, Failure> {
+    let (path, out) = (&arguments.file, &arguments.out);
+    let range = match arguments.purge {
+        Some(id) => Range::Purge(PurgeId(id)),
+        None => Range::Events {
+            from: arguments.from.map(Seq),
+            to: arguments.to.map(Seq),
+        },
+    };
+    let file = File::open(path).map_err(|error| format!("failed to open {}: {error}", path.display()))?;
+    let report = cut(file, out, range)
+        .map_err(|error| format!("failed to cut {}: {}", path.display(), causes(&error)))?;
+    println!("{}: {}", out.display(), describe(&report));
+    Ok(ExitCode::from(u8::from(report.end == End::Truncated)))
+}
+
+fn describe(report: &CutReport) -> String {
+    let before = match report.start {
+        Some(start) => format!("{} kept from before, {} dropped", start.kept, start.lost),
+        None => "all from before".to_owned(),
+    };
+    let end = match report.end {
+        End::Complete { .. } => "the run's end",
+        End::Cut => "cut there",
+        End::Truncated => "where the trace is truncated",
+    };
+    format!("events {} to {} ({end}), {before}", report.from, report.to)
 }
 
 fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
@@ -126,6 +189,7 @@ fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
     let summary = reader.summary();
     let state = match &summary.completeness {
         Completeness::Complete { digest } => format!("complete, ledger digest {digest:016x}"),
+        Completeness::Cut => "cut: the rest of the run was left out on purpose".to_owned(),
         Completeness::Truncated => "truncated: the run was cut off; all before is readable".to_owned(),
         Completeness::Damaged {
             offset,
@@ -140,7 +204,18 @@ fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
         "events {}, unknown kinds skipped {}",
         summary.events, summary.unknown
     );
+    if let Some(dropped) = dropped(&reader, &summary) {
+        println!("{dropped}");
+    }
     Ok(verdict(&summary.completeness))
+}
+
+fn dropped(reader: &TraceReader<File>, summary: &Summary) -> Option<String> {
+    let start = reader.start().filter(|_| summary.dropped > 0)?;
+    Some(format!(
+        "dropped {} events of the first {}; kept {} that still held then",
+        summary.dropped, start.from, start.kept
+    ))
 }
 
 fn verdict(completeness: &Completeness) -> ExitCode {

@@ -150,7 +150,7 @@ words! {
         Storage = "storage",
         /// Detail events came faster than they could be written.
         Pressure = "pressure",
-        /// The foreign trace had lost its start.
+        /// A ring was full and its oldest events made room, in our own recording or in a foreign one; or a cut left them out.
         RingOverwritten = "ring",
     }
 }

@@ -1,72 +1,107 @@
 //! Reads a trace block by block: bounded memory, every length checked, never a panic.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Read, Seek};
 
-use crate::base::{Nanos, Seq};
 use crate::event::Stamped;
-use crate::trace::codec::{Bases, decode, take_varint};
+use crate::trace::block::{Cursor, Frame, KeptHead, has_padding};
+use crate::trace::codec::Bases;
 use crate::trace::format::{
-    BlockHead, BlockKind, COMMITTED, Completeness, HEADER, Header, SCHEMA_VERSION, SLOT, Summary, TraceError,
-    word,
+    BlockHead, BlockKind, COMMITTED, Completeness, Header, SLOT, Start, Summary, TraceError, word,
 };
+use crate::trace::source::Source;
 
 /// Gives the events of a trace in order. Holds one block at a time.
+///
+/// Where events were left out before a [`Start`], the first event is a [`Gap`](crate::event::Gap) that says so; then
+/// come the kept events, whose numbers have holes, and then all events from the start's `from` on. A ring file that is
+/// still being written to is for [`Follower`](crate::trace::Follower): here it may look damaged.
 #[derive(Debug)]
 pub struct TraceReader<R> {
-    input: R,
+    source: Source<R>,
     header: Header,
-    offset: u64,
+    order: Order,
+    start: Option<Start>,
+    /// A gap or an event to give out next.
     ready: VecDeque<Stamped>,
     bases: Bases,
     next_seq: u64,
+    /// The least number that the next kept event may have.
+    next_kept: u64,
+    /// Whether the gap is still to come.
+    gap: bool,
     summary: Summary,
-    trailer: Option<(u64, u64)>,
+    /// Offset and count of the last block, and what it makes of the file.
+    end: Option<(u64, u64, Completeness)>,
     /// A block that a kill may have left half written: damage only if another block follows.
     unfinished: Option<(u64, &'static str)>,
     ended: bool,
 }
 
-impl<R: Read> TraceReader<R> {
-    /// Reads and checks the header.
+/// Where the blocks stand.
+#[derive(Debug)]
+enum Order {
+    /// One after the other: the next slot.
+    Row(usize),
+    /// These slots are next; then the rest must be zeros.
+    Ring(VecDeque<usize>, Vec<usize>),
+}
+
+impl<R: Read + Seek> TraceReader<R> {
+    /// Reads and checks the header, and in a ring file what is in which slot.
     ///
     /// # Errors
     /// [`TraceError`]: unreadable, not a trace, too new.
-    pub fn open(mut input: R) -> Result<TraceReader<R>, TraceError> {
-        let slot = read_slot(&mut input, 0)?;
-        let (head, payload) = BlockHead::open(&slot).map_err(|reason| TraceError::NotATrace { reason })?;
-        if head.kind != BlockKind::Header {
-            return Err(TraceError::NotATrace {
-                reason: "the first block is not a header",
-            });
-        }
-        let header = read_header(payload).ok_or(TraceError::NotATrace {
-            reason: "header is malformed",
-        })?;
-        if header.schema > SCHEMA_VERSION {
-            return Err(TraceError::TooNew { found: header.schema });
-        }
+    pub fn open(input: R) -> Result<TraceReader<R>, TraceError> {
+        let mut source = Source::new(input);
+        let (header, kind, clean) = source.header()?;
         let mut reader = TraceReader {
-            input,
+            source,
             header,
-            offset: SLOT as u64,
+            order: Order::Row(1),
+            start: None,
             ready: VecDeque::new(),
             bases: Bases::new(),
             next_seq: 0,
+            next_kept: 0,
+            gap: false,
             summary: Summary {
                 events: 0,
+                dropped: 0,
                 unknown: 0,
                 payload: 0,
                 completeness: Completeness::Truncated,
             },
-            trailer: None,
+            end: None,
             unfinished: None,
             ended: false,
         };
-        if padding(&slot, payload) {
+        if !clean {
             reader.damaged(0, "bytes after the block's end are not zero");
         }
+        if kind == BlockKind::RingHeader {
+            reader.arrange()?;
+        }
         Ok(reader)
+    }
+
+    fn arrange(&mut self) -> Result<(), TraceError> {
+        let index = self.source.index()?;
+        for (slot, reason) in index.bad {
+            self.damaged(offset(slot), reason);
+        }
+        self.start = index.start;
+        self.next_seq = index.start.map_or(0, |start| start.from.0);
+        self.summary.dropped = index.start.map_or(0, |start| start.dropped());
+        let gap = index.start.and_then(|start| start.gap());
+        self.gap = gap.is_some();
+        self.ready.extend(gap);
+        let events = index.events.into_iter().map(|(_, slot)| slot);
+        // A file that was cut: its trailer counts blocks that are not there.
+        let end = index.end.filter(|_| !index.partial);
+        let slots = index.kept.into_iter().chain(events).chain(end).collect();
+        self.order = Order::Ring(slots, index.rest);
+        Ok(())
     }
 
     /// What the trace says of its run.
@@ -75,36 +110,62 @@ impl<R: Read> TraceReader<R> {
         &self.header
     }
 
+    /// Where events were left out at the beginning, what became of them.
+    #[must_use]
+    pub fn start(&self) -> Option<Start> {
+        self.start
+    }
+
     /// The next event, or `None` at the end. A damaged block is skipped and counted.
     ///
     /// # Errors
     /// Only what the system says while reading.
     pub fn next_event(&mut self) -> Result<Option<Stamped>, TraceError> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                self.summary.events += 1;
-                return Ok(Some(event));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            self.block()?;
+        self.fill()?;
+        let event = self.ready.pop_front();
+        if event.is_some() {
+            self.summary.events += u64::from(!std::mem::take(&mut self.gap));
         }
+        Ok(event)
+    }
+
+    /// What [`TraceReader::next_event`] will give.
+    pub(super) fn peek(&mut self) -> Result<Option<&Stamped>, TraceError> {
+        self.fill()?;
+        Ok(self.ready.front())
+    }
+
+    /// Reads blocks until there is an event to give, or none is left.
+    fn fill(&mut self) -> Result<(), TraceError> {
+        while self.ready.is_empty() && !self.ended {
+            match &mut self.order {
+                Order::Row(slot) => {
+                    let slot = std::mem::replace(slot, *slot + 1);
+                    self.in_row(slot)?;
+                }
+                Order::Ring(slots, _) => match slots.pop_front() {
+                    Some(slot) => self.slot(slot)?,
+                    None => self.rest()?,
+                },
+            }
+        }
+        Ok(())
     }
 
     /// What was found. Final after [`TraceReader::next_event`] has given `None`.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
-        if let (true, Completeness::Truncated, Some((count, digest))) =
-            (self.ended, &summary.completeness, self.trailer)
+        if let (true, Completeness::Truncated, Some((offset, count, end))) =
+            (self.ended, &summary.completeness, &self.end)
         {
-            let frames = summary.events + summary.unknown;
-            summary.completeness = if count == frames && count == self.next_seq {
-                Completeness::Complete { digest }
+            // The number of dropped events is the file's word.
+            let frames = (summary.events + summary.unknown).saturating_add(summary.dropped);
+            summary.completeness = if *count == frames && *count == self.next_seq {
+                end.clone()
             } else {
                 Completeness::Damaged {
-                    offset: self.offset,
+                    offset: *offset,
                     reason: "trailer counts other events",
                     blocks: 1,
                 }
@@ -132,138 +193,134 @@ impl<R: Read> TraceReader<R> {
         };
     }
 
-    fn block(&mut self) -> Result<(), TraceError> {
-        let at = self.offset;
-        let slot = read_slot(&mut self.input, at)?;
-        if slot.is_empty() || (slot.len() == SLOT && slot.iter().all(|byte| *byte == 0)) {
-            // The file's end, or space that was allocated and never used.
-            self.ended = slot.is_empty();
-            if !self.ended && self.trailer.is_some() {
-                self.damaged(at, "data after the trailer");
-            }
-            self.offset += slot.len() as u64;
+    /// One slot of a file whose blocks follow each other.
+    fn in_row(&mut self, slot: usize) -> Result<(), TraceError> {
+        let bytes = self.source.slot(slot)?;
+        let (length, zero) = (bytes.len(), bytes.iter().all(|byte| *byte == 0));
+        if length == 0 {
+            self.ended = true;
             return Ok(());
         }
-        self.offset += slot.len() as u64;
-        if slot.len() < SLOT {
+        if length == SLOT && !zero {
+            return self.slot(slot);
+        }
+        if length < SLOT {
             // A file that was cut: what is left of the block can't be checked.
             self.ended = true;
-            self.trailer = None;
+            self.end = None;
+        } else if self.end.is_some() {
+            // Otherwise it is space that was allocated and never used.
+            self.damaged(offset(slot), "data after the trailer");
+        }
+        Ok(())
+    }
+
+    /// What a ring file has besides its blocks.
+    fn rest(&mut self) -> Result<(), TraceError> {
+        self.ended = true;
+        let Order::Ring(_, rest) = &mut self.order else {
+            return Ok(());
+        };
+        if self.end.is_none() {
             return Ok(());
         }
-        if self.trailer.is_some() {
+        for slot in std::mem::take(rest) {
+            if self.source.slot(slot)?.iter().any(|byte| *byte != 0) {
+                self.damaged(offset(slot), "bytes of a free slot are not zero");
+            }
+        }
+        Ok(())
+    }
+
+    /// One block.
+    fn slot(&mut self, slot: usize) -> Result<(), TraceError> {
+        let at = offset(slot);
+        if self.end.is_some() {
             self.damaged(at, "data after the trailer");
         }
         if let Some((offset, reason)) = self.unfinished.take() {
             self.damaged(offset, reason);
         }
-        match BlockHead::open(&slot) {
-            Ok((
-                BlockHead {
-                    kind: BlockKind::Trailer,
-                    ..
-                },
-                payload,
-            )) => {
-                if payload.len() != 16 || padding(&slot, payload) {
-                    self.damaged(at, "trailer is malformed");
-                } else {
-                    self.trailer = Some((word(payload, 0), word(payload, 8)));
-                }
-            }
-            Ok((
-                BlockHead {
-                    kind: BlockKind::Header,
-                    ..
-                },
-                _,
-            )) => self.damaged(at, "second header"),
+        let bytes = self.source.slot(slot)?.to_vec();
+        match BlockHead::open(&bytes) {
             Ok((head, payload)) => {
-                if head.first_seq != self.next_seq {
-                    self.damaged(at, "block does not follow the one before");
-                }
-                if head.first_seq >= self.next_seq {
-                    self.events(at, head, payload);
-                }
-                if padding(&slot, payload) {
-                    self.unfinished = Some((at, "bytes after the block's end are not zero"));
+                let clean = !has_padding(&bytes, payload);
+                match head.kind {
+                    BlockKind::Events => self.events(at, head, payload, clean),
+                    BlockKind::Kept => self.kept(at, head, payload, clean),
+                    BlockKind::Trailer | BlockKind::CutEnd => self.end(at, head.kind, payload, clean),
+                    BlockKind::Header | BlockKind::RingHeader => self.damaged(at, "second header"),
                 }
             }
-            Err(reason) if word(&slot, COMMITTED) == 0 => self.unfinished = Some((at, reason)),
+            Err(reason) if bytes.len() == SLOT && word(&bytes, COMMITTED) == 0 => {
+                self.unfinished = Some((at, reason));
+            }
             Err(reason) => self.damaged(at, reason),
         }
         Ok(())
     }
 
-    fn events(&mut self, at: u64, head: BlockHead, payload: &[u8]) {
-        let mut bytes = payload;
+    fn end(&mut self, at: u64, kind: BlockKind, payload: &[u8], clean: bool) {
+        let length = if kind == BlockKind::Trailer { 16 } else { 8 };
+        if payload.len() != length || !clean {
+            return self.damaged(at, "trailer is malformed");
+        }
+        let end = match kind {
+            BlockKind::Trailer => Completeness::Complete {
+                digest: word(payload, 8),
+            },
+            _ => Completeness::Cut,
+        };
+        self.end = Some((at, word(payload, 0), end));
+    }
+
+    fn kept(&mut self, at: u64, head: BlockHead, payload: &[u8], clean: bool) {
+        let known = KeptHead::read(head, payload).filter(|(kept, _)| Some(kept.start) == self.start);
+        match known {
+            Some((_, frames)) if clean => self.frames(at, head, frames),
+            _ => self.damaged(at, "kept block is malformed"),
+        }
+    }
+
+    fn events(&mut self, at: u64, head: BlockHead, payload: &[u8], clean: bool) {
+        if head.first_seq != self.next_seq {
+            self.damaged(at, "block does not follow the one before");
+        }
+        if head.first_seq >= self.next_seq {
+            self.frames(at, head, payload);
+        }
+        if !clean {
+            self.unfinished = Some((at, "bytes after the block's end are not zero"));
+        }
+    }
+
+    fn frames(&mut self, at: u64, head: BlockHead, mut bytes: &[u8]) {
+        self.summary.payload += bytes.len() as u64;
         self.bases.reset();
-        let mut time = head.base_time;
-        let mut seq = head.first_seq;
-        self.summary.payload += payload.len() as u64;
-        while !bytes.is_empty() {
-            let Some(frame) = take_frame(&mut bytes) else {
-                return self.damaged(at, "frame is longer than its block");
-            };
-            time = time.saturating_add(frame.time);
-            match decode(frame.tag, &mut self.bases, frame.fields) {
-                Some(Ok(event)) => self.ready.push_back(Stamped {
-                    seq: Seq(seq),
-                    at: Nanos(time),
-                    event,
-                }),
-                Some(Err(_)) => return self.damaged(at, "frame is malformed"),
-                None => self.summary.unknown += 1,
+        let mut cursor = Cursor::new(head);
+        let kept = head.kind == BlockKind::Kept;
+        while let Some(frame) = cursor.next(&mut bytes, &mut self.bases) {
+            match frame {
+                Frame::Event(stamped) => {
+                    let seq = stamped.seq.0;
+                    if kept && (seq < self.next_kept || seq >= head.first_seq) {
+                        return self.damaged(at, "kept event is out of order");
+                    }
+                    if kept {
+                        self.next_kept = seq + 1;
+                    }
+                    self.ready.push_back(stamped);
+                }
+                Frame::Unknown => self.summary.unknown += 1,
+                Frame::Bad(reason) => return self.damaged(at, reason),
             }
-            seq = seq.saturating_add(1);
-            self.next_seq = seq;
+            if !kept {
+                self.next_seq = cursor.seq();
+            }
         }
     }
 }
 
-struct Frame<'a> {
-    tag: u8,
-    time: u64,
-    fields: &'a [u8],
-}
-
-fn take_frame<'a>(bytes: &mut &'a [u8]) -> Option<Frame<'a>> {
-    let length = usize::try_from(take_varint(bytes)?).ok()?;
-    let (mut frame, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    let (tag, after) = frame.split_first()?;
-    frame = after;
-    let time = take_varint(&mut frame)?;
-    Some(Frame {
-        tag: *tag,
-        time,
-        fields: frame,
-    })
-}
-
-fn read_header(mut payload: &[u8]) -> Option<Header> {
-    let bytes = &mut payload;
-    let (schema, process) = (take_varint(bytes)?, take_varint(bytes)?);
-    let unix_zero = Nanos(take_varint(bytes)?);
-    let command = std::str::from_utf8(bytes).ok()?.to_owned();
-    Some(Header {
-        schema,
-        process,
-        unix_zero,
-        command,
-    })
-}
-
-fn padding(slot: &[u8], payload: &[u8]) -> bool {
-    slot[HEADER + payload.len()..].iter().any(|byte| *byte != 0)
-}
-
-/// Up to one slot; shorter only at the end of the input.
-fn read_slot(input: &mut impl Read, offset: u64) -> Result<Vec<u8>, TraceError> {
-    let mut slot = Vec::with_capacity(SLOT);
-    input
-        .take(SLOT as u64)
-        .read_to_end(&mut slot)
-        .map_err(|source| TraceError::Io { offset, source })?;
-    Ok(slot)
+fn offset(slot: usize) -> u64 {
+    slot as u64 * SLOT as u64
 }

@@ -1,23 +1,14 @@
-// Unsafe here: one shared, writable memory map of the trace file, and one atomic view of a word in it.
-#![allow(unsafe_code)]
-//! Writes a trace through a memory map, so that recorded events outlive the process.
+//! Gives events their number and time, and writes them, so that recorded events outlive the process.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use memmap2::{MmapMut, MmapOptions};
-
 use crate::base::clock::Clock;
-use crate::base::{Nanos, Seq, os};
+use crate::base::{Bytes, Nanos, Seq};
 use crate::event::{Event, Record, Stamp};
-use crate::trace::codec::{Bases, encode, put_varint};
-use crate::trace::format::{BlockHead, BlockKind, COMMITTED, HEADER, Header, SLOT};
-
-/// Slots mapped, and blocks of disk allocated, at a time.
-const WINDOW: usize = 64;
+use crate::trace::format::{BlockKind, Header, RING_MIN, SLOT, WriteError};
+use crate::trace::writer::{Layout, Writer};
 
 /// How the recording itself fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +17,9 @@ pub struct Health {
     pub recorded: u64,
     /// Events lost since the file could not grow.
     pub lost: u64,
-    /// What the system said then.
+    /// Of the events written, those that a ring has dropped since.
+    pub dropped: u64,
+    /// What the system said when the file could not grow.
     pub failure: Option<String>,
 }
 
@@ -37,59 +30,41 @@ pub struct FileRecorder {
     writer: Mutex<Writer>,
 }
 
-#[derive(Debug)]
-struct Writer {
-    file: File,
-    map: Option<MmapMut>,
-    /// First slot of the map.
-    window: usize,
-    /// The slot being filled.
-    slot: usize,
-    /// Committed payload bytes of the slot.
-    length: usize,
-    crc: u32,
-    bases: Bases,
-    last: Nanos,
-    scratch: Vec<u8>,
-    frame: Vec<u8>,
-    next: u64,
-    health: Health,
-}
-
 impl FileRecorder {
-    /// Creates `path`, which must not exist, and writes its header.
+    /// Creates `path`, which must not exist, and writes its header. The file grows without bound.
     ///
     /// # Errors
     /// What the system says: the path exists or is not writable, the disk is full.
     pub fn create(path: &Path, header: &Header, clock: Clock) -> io::Result<FileRecorder> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)?;
-        let mut writer = Writer {
-            file,
-            map: None,
-            window: 0,
-            slot: 0,
-            length: 0,
-            crc: 0,
-            bases: Bases::new(),
-            last: Nanos(0),
-            scratch: Vec::with_capacity(SLOT),
-            frame: Vec::with_capacity(SLOT),
-            next: 0,
-            health: Health::default(),
-        };
-        writer.begin(0, BlockKind::Header, Nanos(0))?;
-        let mut payload = Vec::new();
-        for number in [header.schema, header.process, header.unix_zero.0] {
-            put_varint(&mut payload, number);
+        FileRecorder::start(path, header, clock, Layout::Row).map_err(io::Error::from)
+    }
+
+    /// Creates a file that never grows beyond `limit`, all of which it takes on disk at once. When it is full, the oldest
+    /// events make room; what they say that is still true stays in the file.
+    ///
+    /// An event costs what it costs in a file without bound, except one in some 20,000 (in a small ring, one in a quarter of
+    /// it): it waits for milliseconds while the oldest 256 KiB are compacted, for longer where much memory is in use,
+    /// and only then is memory allocated, for as long. What is true may fill three eighths of the ring; beyond that
+    /// the recording ends, as on a full disk.
+    ///
+    /// # Errors
+    /// [`WriteError`]: the limit is below [`RING_MIN`], or what the system says.
+    pub fn create_ring(
+        path: &Path,
+        header: &Header,
+        clock: Clock,
+        limit: Bytes,
+    ) -> Result<FileRecorder, WriteError> {
+        if limit < RING_MIN {
+            return Err(WriteError::LimitTooSmall { limit });
         }
-        let end = header.command.floor_char_boundary(header.command.len().min(4096));
-        payload.extend_from_slice(&header.command.as_bytes()[..end]);
-        writer.append(&payload);
-        writer.begin(1, BlockKind::Events, Nanos(0))?;
+        let slots = usize::try_from(limit.0 / SLOT as u64).unwrap_or(usize::MAX / SLOT);
+        FileRecorder::start(path, header, clock, Layout::Ring(slots))
+    }
+
+    fn start(path: &Path, header: &Header, clock: Clock, layout: Layout) -> Result<FileRecorder, WriteError> {
+        let mut writer = Writer::create(path, header, layout)?;
+        writer.begin_events(Nanos(0))?;
         Ok(FileRecorder {
             clock,
             writer: Mutex::new(writer),
@@ -99,7 +74,7 @@ impl FileRecorder {
     /// How the recording fares so far.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.lock().health.clone()
+        self.lock().health()
     }
 
     /// Ends the file with a trailer that holds the count and the ledger's `digest`. A recording that lost events gets
@@ -108,20 +83,10 @@ impl FileRecorder {
     /// # Errors
     /// What the system says.
     pub fn finish(self, digest: u64) -> io::Result<Health> {
-        let mut writer = self.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if writer.health.lost == 0 {
-            let last = writer.last;
-            writer.begin(writer.slot + 1, BlockKind::Trailer, last)?;
-            let mut payload = writer.next.to_le_bytes().to_vec();
-            payload.extend_from_slice(&digest.to_le_bytes());
-            writer.append(&payload);
-        }
-        if let Some(map) = writer.map.take() {
-            map.flush()?;
-        }
-        writer.file.set_len(((writer.slot + 1) * SLOT) as u64)?;
-        writer.file.sync_all()?;
-        Ok(writer.health)
+        let writer = self.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let payload = [writer.next.to_le_bytes(), digest.to_le_bytes()].concat();
+        let closed = writer.close(Some((BlockKind::Trailer, &payload)));
+        closed.map_err(io::Error::from)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Writer> {
@@ -138,100 +103,6 @@ impl Record for FileRecorder {
         };
         writer.push(event, stamp.at);
         stamp
-    }
-}
-
-impl Writer {
-    /// Makes `slot` the current one, growing and mapping the file as needed.
-    fn begin(&mut self, slot: usize, kind: BlockKind, base: Nanos) -> io::Result<()> {
-        if self.map.is_none() || slot >= self.window + WINDOW {
-            let offset = (slot * SLOT) as u64;
-            os::allocate(&self.file, offset, (WINDOW * SLOT) as u64)?;
-            // SAFETY: the map stays valid while the file is not shortened. This process shortens it only in
-            // `finish`, after dropping the map; the blocks behind the range are allocated, so a store can't
-            // meet a full disk. Another process that truncates the file breaks its own recording.
-            let map = unsafe {
-                MmapOptions::new()
-                    .offset(offset)
-                    .len(WINDOW * SLOT)
-                    .map_mut(&self.file)?
-            };
-            self.map = Some(map);
-            self.window = slot;
-        }
-        self.slot = slot;
-        let head = BlockHead {
-            kind,
-            first_seq: self.next,
-            base_time: base.0,
-        }
-        .bytes();
-        self.length = 0;
-        self.bases.reset();
-        self.last = base;
-        self.crc = crc32c::crc32c(&head);
-        let at = (slot - self.window) * SLOT;
-        if let Some(map) = &mut self.map {
-            map[at..at + COMMITTED].copy_from_slice(&head);
-        }
-        self.commit();
-        Ok(())
-    }
-
-    fn push(&mut self, event: &Event, at: Nanos) {
-        if self.health.lost > 0 {
-            // The recording ended where the file could not grow. A smaller event might still fit into the last
-            // block, but would follow a hole that no reader could see.
-            self.health.lost += 1;
-            return;
-        }
-        self.encode(event, at);
-        if HEADER + self.length + self.frame.len() > SLOT {
-            if let Err(error) = self.begin(self.slot + 1, BlockKind::Events, at) {
-                self.health.lost += 1;
-                self.health.failure.get_or_insert_with(|| error.to_string());
-                return;
-            }
-            self.encode(event, at);
-        }
-        self.last = at;
-        self.next += 1;
-        self.health.recorded += 1;
-        let frame = std::mem::take(&mut self.frame);
-        self.append(&frame);
-        self.frame = frame;
-    }
-
-    /// Fills `frame` with length and body. A frame that then goes to another block is encoded again,
-    /// since ids are coded against the block's own bases.
-    fn encode(&mut self, event: &Event, at: Nanos) {
-        self.scratch.clear();
-        self.frame.clear();
-        encode(event, at.since(self.last).0, &mut self.bases, &mut self.scratch);
-        put_varint(&mut self.frame, self.scratch.len() as u64);
-        self.frame.extend_from_slice(&self.scratch);
-    }
-
-    fn append(&mut self, bytes: &[u8]) {
-        let at = (self.slot - self.window) * SLOT + HEADER + self.length;
-        if let Some(map) = &mut self.map {
-            map[at..at + bytes.len()].copy_from_slice(bytes);
-        }
-        self.length += bytes.len();
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
-        self.commit();
-    }
-
-    /// Publishes the slot's length and checksum in one store: a kill leaves either the old pair or the new one.
-    fn commit(&mut self) {
-        let at = (self.slot - self.window) * SLOT + COMMITTED;
-        let Some(map) = &mut self.map else { return };
-        let value = (u64::from(self.crc) << 32 | self.length as u64).to_le();
-        let word: *mut u64 = map[at..at + 8].as_mut_ptr().cast();
-        // SAFETY: the pointer is in bounds of the map for 8 bytes (sliced above), is 8-aligned (the map begins at a
-        // page, SLOT and COMMITTED are multiples of 8), lives as long as `map`, and nothing in this process
-        // reads or writes the word other than through this line.
-        unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
     }
 }
 
@@ -267,7 +138,7 @@ mod tests {
         let recorder =
             FileRecorder::create(&path, &Header::default(), Clock::manual()).expect("a fresh path");
         // Growing a file that is open for reading only is refused, as on a full disk.
-        recorder.lock().file = File::open(&path).expect("the file just made");
+        recorder.lock().slots.file = File::open(&path).expect("the file just made");
         let count = 2000;
         for index in 0..count {
             recorder.record(&event(index));

@@ -6,13 +6,17 @@
 //! 1 180 SegmentReserved device=0 segment=0 stream=0 bytes=2097152
 //! end events=2 digest=0123456789abcdef
 //! ```
-//! Numbers are place and time in nanoseconds; an absent id is `-`. Without the last line the trace is truncated.
+//! Numbers are place and time in nanoseconds; an absent id is `-`. Without the last line the trace is truncated; a trace
+//! that was cut ends with `cut events=2`. Where events were left out at the beginning, the second line says
+//! `kept events=45 lost=633 from=678`: then follow 45 events with numbers below 678, and all from 678 on.
 
+use std::fmt;
 use std::fmt::Write as _;
 
 use crate::base::{IdSpace, Nanos, Seq};
 use crate::event::{Event, FieldSink, FieldSource, Stamped};
-use crate::trace::format::Header;
+use crate::trace::copy::End;
+use crate::trace::format::{Header, Start};
 
 /// What is wrong with a line of text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,9 +36,40 @@ pub fn line(stamped: &Stamped) -> String {
     out
 }
 
-/// A whole trace as text; `digest` where it is complete.
+/// A whole trace in memory. Its `Display` is its text form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextTrace {
+    /// What it says of its run.
+    pub header: Header,
+    /// Where events were left out at the beginning. The gap that this stands for is not among the events.
+    pub start: Option<Start>,
+    /// Kept events, then all from the start on.
+    pub events: Vec<Stamped>,
+    /// How it ends.
+    pub end: End,
+}
+
+impl fmt::Display for TextTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text_head(&self.header, self.start))?;
+        for event in &self.events {
+            writeln!(f, "{}", line(event))?;
+        }
+        f.write_str(&text_end(self.count(), &self.end))
+    }
+}
+
+impl TextTrace {
+    /// The number of the event that would be next.
+    fn count(&self) -> u64 {
+        let last = self.events.last().map_or(0, |last| last.seq.0.saturating_add(1));
+        self.start.map_or(last, |start| last.max(start.from.0))
+    }
+}
+
+/// What stands before the events, with the ends of its lines.
 #[must_use]
-pub fn dump(header: &Header, events: &[Stamped], digest: Option<u64>) -> String {
+pub fn text_head(header: &Header, start: Option<Start>) -> String {
     let mut out = format!(
         "vtrace schema={} process={} unix_zero={} command={}\n",
         header.schema,
@@ -42,48 +77,104 @@ pub fn dump(header: &Header, events: &[Stamped], digest: Option<u64>) -> String 
         header.unix_zero.0,
         quote(&header.command)
     );
-    for event in events {
-        out.push_str(&line(event));
-        out.push('\n');
-    }
-    if let Some(digest) = digest {
-        let _ = writeln!(out, "end events={} digest={digest:016x}", events.len());
+    if let Some(start) = start {
+        let Start { from, kept, lost } = start;
+        let _ = writeln!(out, "kept events={kept} lost={lost} from={from}");
     }
     out
 }
 
-/// Reads what [`dump`] wrote: header, events, and the digest where there is one.
+/// What stands after the events, with the end of its line; `count` is the number of events of the run up to here.
+#[must_use]
+pub fn text_end(count: u64, end: &End) -> String {
+    match end {
+        End::Truncated => String::new(),
+        End::Complete { digest } => format!("end events={count} digest={digest:016x}\n"),
+        End::Cut => format!("cut events={count}\n"),
+    }
+}
+
+/// Reads the text form of a trace.
 ///
 /// # Errors
 /// The first line that is not as it should be.
-pub fn assemble(text: &str) -> Result<(Header, Vec<Stamped>, Option<u64>), TextError> {
+pub fn assemble(text: &str) -> Result<TextTrace, TextError> {
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let (_, first) = lines.next().ok_or(TextError {
         line: 1,
         reason: "text is empty".to_owned(),
     })?;
     let header = read_header(first).map_err(|reason| TextError { line: 1, reason })?;
-    let mut events = Vec::new();
+    let mut trace = TextTrace {
+        header,
+        start: None,
+        events: Vec::new(),
+        end: End::Truncated,
+    };
+    let mut last = 1;
     for (number, text) in lines {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let fail = |reason| TextError { line: number, reason };
-        if let Some(rest) = text.strip_prefix("end ") {
-            let digest = read_end(rest, events.len()).map_err(fail)?;
-            return Ok((header, events, Some(digest)));
+        last = number;
+        take_line(&mut trace, text).map_err(|reason| TextError { line: number, reason })?;
+        if trace.end != End::Truncated {
+            break;
         }
-        let event = parse_line(text).map_err(fail)?;
-        if event.seq.0 != events.len() as u64 {
-            return Err(fail(format!(
-                "event has number {}, expected {}",
-                event.seq,
-                events.len()
-            )));
-        }
-        events.push(event);
     }
-    Ok((header, events, None))
+    let missing = trace
+        .start
+        .map_or(0, |start| start.kept)
+        .saturating_sub(trace.events.len() as u64);
+    if missing > 0 {
+        let reason = format!("text ends before {missing} of its kept events");
+        return Err(TextError { line: last, reason });
+    }
+    Ok(trace)
+}
+
+fn take_line(trace: &mut TextTrace, text: &str) -> Result<(), String> {
+    if let Some(rest) = text.strip_prefix("kept ") {
+        if trace.start.is_some() || !trace.events.is_empty() {
+            return Err("`kept` does not stand right after the header".to_owned());
+        }
+        trace.start = Some(read_start(rest)?);
+    } else if let Some(rest) = text.strip_prefix("end ") {
+        let mut scanner = read_count(rest, trace.count())?;
+        let word = scanner.value("digest")?;
+        let digest = u64::from_str_radix(word, 16);
+        let digest = digest.map_err(|_| format!("digest `{word}` is not hexadecimal"))?;
+        trace.end = End::Complete { digest };
+    } else if let Some(rest) = text.strip_prefix("cut ") {
+        read_count(rest, trace.count())?;
+        trace.end = End::Cut;
+    } else {
+        let event = parse_line(text)?;
+        in_place(trace, event.seq.0)?;
+        trace.events.push(event);
+    }
+    Ok(())
+}
+
+/// Whether the next event may have this number: any rising one while events are kept ones, the next one after that.
+fn in_place(trace: &TextTrace, seq: u64) -> Result<(), String> {
+    let given = trace.events.len() as u64;
+    match trace.start {
+        Some(start) if given < start.kept => {
+            let least = trace.events.last().map_or(0, |last| last.seq.0 + 1);
+            if seq < least || seq >= start.from.0 {
+                return Err(format!(
+                    "kept event has number {seq}, expected {least} or more, and less than {}",
+                    start.from
+                ));
+            }
+        }
+        _ if seq != trace.count() => {
+            return Err(format!("event has number {seq}, expected {}", trace.count()));
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Reads one event from a line.
@@ -124,14 +215,31 @@ fn read_header(text: &str) -> Result<Header, String> {
     })
 }
 
-fn read_end(rest: &str, events: usize) -> Result<u64, String> {
+fn read_start(rest: &str) -> Result<Start, String> {
     let mut scanner = Scanner { rest };
-    let count = scanner.number("events")?;
-    if count != events as u64 {
-        return Err(format!("end says {count} events, there are {events}"));
+    let start = Start {
+        kept: scanner.number("events")?,
+        lost: scanner.number("lost")?,
+        from: Seq(scanner.number("from")?),
+    };
+    if start.is_sound() {
+        Ok(start)
+    } else {
+        Err(format!(
+            "{} kept and {} lost events are not all before event {}",
+            start.kept, start.lost, start.from
+        ))
     }
-    let word = scanner.value("digest")?;
-    u64::from_str_radix(word, 16).map_err(|_| format!("digest `{word}` is not hexadecimal"))
+}
+
+fn read_count(rest: &str, count: u64) -> Result<Scanner<'_>, String> {
+    let mut scanner = Scanner { rest };
+    let stated = scanner.number("events")?;
+    if stated == count {
+        Ok(scanner)
+    } else {
+        Err(format!("end says {stated} events, there are {count}"))
+    }
 }
 
 fn quote(text: &str) -> String {
