@@ -1,0 +1,342 @@
+//! Purges, stage by stage: claims, what the allocator's books say, what the device says. They are never added up.
+
+use std::collections::BTreeMap;
+
+use crate::base::{BufferId, Bytes, DeviceId, Generation, NameId, OwnerId, PurgeId};
+use crate::event::{
+    Holder, Outcome, OwnerCleared, PurgeBegan, PurgeEnded, PurgeRefused, PurgeSurvivor, Stage, StageEnded,
+};
+use crate::ledger::anomaly::{Anomalies, Why};
+use crate::ledger::digest::digest;
+use crate::ledger::launch::{InFlight, Launches};
+use crate::ledger::limits;
+use crate::ledger::mark::Mark;
+use crate::ledger::memory::{Buffer, Memory};
+
+/// What an owner says that it cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The owner.
+    pub owner: OwnerId,
+    /// Where.
+    pub device: DeviceId,
+    /// How many entries.
+    pub entries: u64,
+    /// How many bytes it says it freed. Not measured.
+    pub bytes: Bytes,
+    /// When.
+    pub mark: Mark,
+}
+digest!(Claim {
+    owner,
+    device,
+    entries,
+    bytes,
+    mark
+});
+
+/// The three layers of one stage on one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layers {
+    /// The device.
+    pub device: DeviceId,
+    /// The sum of its owners' claims, as the runtime states it.
+    pub claimed: Bytes,
+    /// Live bytes in the allocator's books before.
+    pub allocator_before: Bytes,
+    /// The same after.
+    pub allocator_after: Bytes,
+    /// Used bytes by the device's own count before; other processes are in it.
+    pub device_before: Bytes,
+    /// The same after.
+    pub device_after: Bytes,
+    /// When.
+    pub mark: Mark,
+}
+digest!(Layers {
+    device,
+    claimed,
+    allocator_before,
+    allocator_after,
+    device_before,
+    device_after,
+    mark
+});
+
+impl Layers {
+    /// What the allocator's books lost; negative where they grew.
+    #[must_use]
+    pub fn allocator_freed(&self) -> i128 {
+        i128::from(self.allocator_before.0) - i128::from(self.allocator_after.0)
+    }
+
+    /// What the device got back; negative where it lost more.
+    #[must_use]
+    pub fn device_freed(&self) -> i128 {
+        i128::from(self.device_before.0) - i128::from(self.device_after.0)
+    }
+}
+
+/// One run of one stage. Some stages run twice in a purge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageRun {
+    /// The stage.
+    pub stage: Stage,
+    /// When it began.
+    pub began: Mark,
+    /// What its owners claim.
+    pub claims: Vec<Claim>,
+    /// Measured, one a device; empty while the stage is not over.
+    pub layers: Vec<Layers>,
+    /// Buffers whose storage it killed.
+    pub killed: u64,
+    /// Their bytes, rounding included.
+    pub killed_bytes: i128,
+}
+digest!(StageRun {
+    stage,
+    began,
+    claims,
+    layers,
+    killed,
+    killed_bytes
+});
+
+/// A buffer that outlived a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// The slot.
+    pub buffer: BufferId,
+    /// Its generation.
+    pub generation: Generation,
+    /// Its owner.
+    pub owner: OwnerId,
+    /// Who keeps it.
+    pub holder: Holder,
+    /// Its storage at that time, where our books have it.
+    pub storage: Option<Buffer>,
+    /// When it was listed.
+    pub mark: Mark,
+}
+digest!(Survivor {
+    buffer,
+    generation,
+    owner,
+    holder,
+    storage,
+    mark
+});
+
+/// One purge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purge {
+    /// Its profile; absent where its beginning is missing.
+    pub profile: Option<NameId>,
+    /// The storage kill takes buffers of at least this size.
+    pub threshold: Bytes,
+    /// Pieces of work that were in flight when it began, or when it was refused.
+    pub in_flight: u64,
+    /// Those of them that our books know; at most [`limits::PURGE_WORK`].
+    pub work: Vec<InFlight>,
+    /// When it began, or was first seen.
+    pub began: Mark,
+    /// When it was refused, where it was.
+    pub refused: Option<Mark>,
+    /// How and when it ended, where it did.
+    pub ended: Option<(Outcome, Mark)>,
+    /// Its stages in their order.
+    pub stages: Vec<StageRun>,
+    /// What outlived it.
+    pub survivors: Vec<Survivor>,
+    /// Stages, claims, measurements and survivors that were not kept.
+    pub left_out: u64,
+}
+digest!(Purge {
+    profile,
+    threshold,
+    in_flight,
+    work,
+    began,
+    refused,
+    ended,
+    stages,
+    survivors,
+    left_out
+});
+
+impl Purge {
+    /// Buffers whose storage it killed, and their bytes.
+    #[must_use]
+    pub fn killed(&self) -> (u64, i128) {
+        let each = self.stages.iter().map(|run| (run.killed, run.killed_bytes));
+        each.fold((0, 0), |(n, bytes), (more, size)| (n + more, bytes + size))
+    }
+
+    /// Whether it ran this stage.
+    #[must_use]
+    pub fn ran(&self, stage: Stage) -> bool {
+        self.stages.iter().any(|run| run.stage == stage)
+    }
+
+    /// What an owner claims, in all stages.
+    pub fn claims_of(&self, owner: OwnerId) -> impl Iterator<Item = (Stage, &Claim)> {
+        let runs = self.stages.iter();
+        runs.flat_map(|run| run.claims.iter().map(|claim| (run.stage, claim)))
+            .filter(move |(_, claim)| claim.owner == owner)
+    }
+}
+
+/// All purges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purges {
+    purges: BTreeMap<PurgeId, Purge>,
+    details: u64,
+}
+digest!(Purges { purges, details });
+
+impl Purges {
+    /// Purges by number.
+    #[must_use]
+    pub fn purges(&self) -> &BTreeMap<PurgeId, Purge> {
+        &self.purges
+    }
+
+    fn row(&mut self, mark: Mark, id: PurgeId, odd: &mut Anomalies) -> Option<&mut Purge> {
+        let full = self.purges.len() >= limits::PURGES;
+        if full && !self.purges.contains_key(&id) {
+            odd.add(mark.seq, Why::OverLimit);
+            return None;
+        }
+        let fresh = || Purge {
+            began: mark,
+            ..Purge::default()
+        };
+        Some(self.purges.entry(id).or_insert_with(fresh))
+    }
+
+    pub(crate) fn began(&mut self, mark: Mark, e: &PurgeBegan, launches: &Launches, odd: &mut Anomalies) {
+        if self.purges.get(&e.purge).is_some_and(|p| p.profile.is_some()) {
+            return odd.add(mark.seq, Why::DuplicatePurge);
+        }
+        if let Some(purge) = self.row(mark, e.purge, odd) {
+            purge.profile = Some(e.profile);
+            (purge.threshold, purge.in_flight) = (e.threshold, e.in_flight);
+            let work = launches.in_flight().values().take(limits::PURGE_WORK);
+            purge.work = work.copied().collect();
+        }
+    }
+
+    pub(crate) fn refused(&mut self, mark: Mark, e: &PurgeRefused, launches: &Launches, odd: &mut Anomalies) {
+        if let Some(purge) = self.row(mark, e.purge, odd) {
+            (purge.refused, purge.in_flight) = (Some(mark), e.in_flight);
+            let work = launches.in_flight().values().take(limits::PURGE_WORK);
+            purge.work = work.copied().collect();
+        }
+    }
+
+    /// The purge, and whether one more detail may be kept. Made, with an anomaly, where it is not known.
+    fn detail(&mut self, mark: Mark, id: PurgeId, odd: &mut Anomalies) -> Option<&mut Purge> {
+        if !self.purges.contains_key(&id) {
+            odd.add(mark.seq, Why::UnknownPurge);
+        }
+        let room = self.details < limits::PURGE_DETAILS as u64;
+        self.row(mark, id, odd)?;
+        self.details += u64::from(room);
+        let purge = self.purges.get_mut(&id)?;
+        purge.left_out += u64::from(!room);
+        room.then_some(purge)
+    }
+
+    pub(crate) fn stage_began(&mut self, mark: Mark, id: PurgeId, stage: Stage, odd: &mut Anomalies) {
+        if let Some(purge) = self.detail(mark, id, odd) {
+            purge.stages.push(StageRun::new(mark, stage));
+        }
+    }
+
+    pub(crate) fn cleared(&mut self, mark: Mark, e: &OwnerCleared, odd: &mut Anomalies) {
+        if let Some(purge) = self.detail(mark, e.purge, odd) {
+            purge.run(mark, e.stage, odd).claims.push(Claim {
+                owner: e.owner,
+                device: e.device,
+                entries: e.entries,
+                bytes: e.bytes,
+                mark,
+            });
+        }
+    }
+
+    pub(crate) fn stage_ended(&mut self, mark: Mark, e: &StageEnded, odd: &mut Anomalies) {
+        if let Some(purge) = self.detail(mark, e.purge, odd) {
+            purge.run(mark, e.stage, odd).layers.push(Layers {
+                device: e.device,
+                claimed: e.claimed,
+                allocator_before: e.allocator_before,
+                allocator_after: e.allocator_after,
+                device_before: e.device_before,
+                device_after: e.device_after,
+                mark,
+            });
+        }
+    }
+
+    pub(crate) fn survived(&mut self, mark: Mark, e: &PurgeSurvivor, memory: &Memory, odd: &mut Anomalies) {
+        let storage = memory.storage(e.buffer, e.generation).copied();
+        if storage.is_none() {
+            odd.add(mark.seq, Why::UnknownBuffer);
+        }
+        if let Some(purge) = self.detail(mark, e.purge, odd) {
+            purge.survivors.push(Survivor {
+                buffer: e.buffer,
+                generation: e.generation,
+                owner: e.owner,
+                holder: e.holder,
+                storage,
+                mark,
+            });
+        }
+    }
+
+    /// A stage killed a buffer. The kill stands without its purge, which may be lost.
+    pub(crate) fn killed(&mut self, id: PurgeId, stage: Stage, bytes: i128) {
+        let purge = self.purges.get_mut(&id);
+        let run = purge.and_then(|p| p.stages.iter_mut().rev().find(|run| run.stage == stage));
+        if let Some(run) = run {
+            run.killed += 1;
+            run.killed_bytes += bytes;
+        }
+    }
+
+    pub(crate) fn ended(&mut self, mark: Mark, e: &PurgeEnded, odd: &mut Anomalies) {
+        match self.purges.get_mut(&e.purge) {
+            None => odd.add(mark.seq, Why::UnknownPurge),
+            Some(purge) if purge.ended.is_some() => odd.add(mark.seq, Why::WrongState),
+            Some(purge) => purge.ended = Some((e.outcome, mark)),
+        }
+    }
+}
+
+impl StageRun {
+    fn new(began: Mark, stage: Stage) -> StageRun {
+        StageRun {
+            stage,
+            began,
+            claims: Vec::new(),
+            layers: Vec::new(),
+            killed: 0,
+            killed_bytes: 0,
+        }
+    }
+}
+
+impl Purge {
+    /// The last run of a stage; made, with an anomaly, where its beginning is missing.
+    fn run(&mut self, mark: Mark, stage: Stage, odd: &mut Anomalies) -> &mut StageRun {
+        let found = self.stages.iter().rposition(|run| run.stage == stage);
+        let index = found.unwrap_or_else(|| {
+            odd.add(mark.seq, Why::UnknownPurge);
+            self.stages.push(StageRun::new(mark, stage));
+            self.stages.len() - 1
+        });
+        &mut self.stages[index]
+    }
+}
