@@ -2,6 +2,7 @@
 
 pub mod base;
 pub mod cli;
+pub mod diagnose;
 pub mod event;
 pub mod ledger;
 pub mod model;

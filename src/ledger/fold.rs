@@ -122,7 +122,7 @@ impl Ledger {
             Event::OwnerCleared(e) => self.purges.cleared(mark, e, odd),
             Event::StageEnded(e) => self.purges.stage_ended(mark, e, odd),
             Event::PurgeSurvivor(e) => self.purges.survived(mark, e, memory, odd),
-            Event::PurgeEnded(e) => self.purges.ended(mark, e, odd),
+            Event::PurgeEnded(e) => self.purges.ended(mark, e, memory, odd),
             Event::ModelLoaded(e) => self.models.loaded(mark, e.model, odd),
             Event::ModelUnloaded(e) => self.models.unloaded(mark, e.model, odd),
             Event::ReloadSourceKept(e) => self.models.source_kept(mark, e, odd),

@@ -53,7 +53,7 @@ pub use meter::{Meters, Reading};
 pub use model::{Loss, Model, Models, Source};
 pub use owner::{Owner, Owners, Registration};
 pub use pool::{Entry, Part, Pool, Pools, Vitality};
-pub use purge::{Claim, Layers, Purge, Purges, StageRun, Survivor};
+pub use purge::{Claim, Layers, Purge, Purges, Rest, StageRun, Survivor};
 pub use query::{Census, FreeSpace};
 pub use refusal::{EntryThen, Failure, GraphThen, Refusals, Refused};
 pub use run::{PhaseRun, Prompt, Run, Stream};

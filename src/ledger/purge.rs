@@ -127,6 +127,28 @@ digest!(Survivor {
     mark
 });
 
+/// What a device's books said when a purge ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Bytes in segments.
+    pub reserved: i128,
+    /// Segments without any buffer that stayed.
+    pub empty_segments: u64,
+    /// Their bytes.
+    pub empty_bytes: i128,
+    /// Segments that a buffer pins and that have free bytes.
+    pub pinned_segments: u64,
+    /// Those free bytes.
+    pub pinned_bytes: i128,
+}
+digest!(Rest {
+    reserved,
+    empty_segments,
+    empty_bytes,
+    pinned_segments,
+    pinned_bytes
+});
+
 /// One purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purge {
@@ -144,6 +166,8 @@ pub struct Purge {
     pub refused: Option<Mark>,
     /// How and when it ended, where it did.
     pub ended: Option<(Outcome, Mark)>,
+    /// The books by device when it ended.
+    pub rest: BTreeMap<DeviceId, Rest>,
     /// Its stages in their order.
     pub stages: Vec<StageRun>,
     /// What outlived it.
@@ -159,6 +183,7 @@ digest!(Purge {
     began,
     refused,
     ended,
+    rest,
     stages,
     survivors,
     left_out
@@ -306,13 +331,38 @@ impl Purges {
         }
     }
 
-    pub(crate) fn ended(&mut self, mark: Mark, e: &PurgeEnded, odd: &mut Anomalies) {
+    pub(crate) fn ended(&mut self, mark: Mark, e: &PurgeEnded, memory: &Memory, odd: &mut Anomalies) {
         match self.purges.get_mut(&e.purge) {
             None => odd.add(mark.seq, Why::UnknownPurge),
             Some(purge) if purge.ended.is_some() => odd.add(mark.seq, Why::WrongState),
-            Some(purge) => purge.ended = Some((e.outcome, mark)),
+            Some(purge) => {
+                purge.ended = Some((e.outcome, mark));
+                purge.rest = rest(memory);
+            }
         }
     }
+}
+
+fn rest(memory: &Memory) -> BTreeMap<DeviceId, Rest> {
+    let mut by_device = BTreeMap::<DeviceId, Rest>::new();
+    for (id, device) in memory.devices().iter() {
+        by_device.entry(id).or_default().reserved = device.accounts.reserved();
+    }
+    for segment in memory.segments().values() {
+        // Devices beyond the limit are not told apart.
+        let Some(rest) = by_device.get_mut(&segment.device) else {
+            continue;
+        };
+        let free = i128::from(segment.bytes.0) - segment.used;
+        if segment.buffers == 0 {
+            rest.empty_segments += 1;
+            rest.empty_bytes += free;
+        } else if free > 0 {
+            rest.pinned_segments += 1;
+            rest.pinned_bytes += free;
+        }
+    }
+    by_device
 }
 
 impl StageRun {
