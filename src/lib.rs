@@ -7,4 +7,5 @@ pub mod event;
 pub mod ledger;
 pub mod model;
 pub mod ops;
+pub mod report;
 pub mod trace;

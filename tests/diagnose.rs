@@ -188,6 +188,14 @@ fn stale_pool_entry_cannot_tell_without_the_kill() {
 }
 
 #[test]
+fn a_hole_in_the_numbers_is_missing_knowledge_and_dropped_details_are_not() {
+    let hole = "cannot tell: event numbers are missing from the record";
+    check(Code::StaleGraph, &[START, "@900 RunEnded outcome=complete"], hole);
+    let details = "Gap lost=9 cause=pressure";
+    check(Code::StaleGraph, &[START, details], "clear");
+}
+
+#[test]
 fn stale_pool_entry_is_less_sure_where_only_the_runtime_names_the_purge() {
     let findings = run(&[START, USE].join("\n")).findings;
     let sure: Vec<_> = findings

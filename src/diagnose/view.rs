@@ -4,7 +4,7 @@ use crate::base::{BufferId, Bytes, DeviceId, Generation, NameId, OwnerId, PurgeI
 use crate::diagnose::finding::{Answer, Confidence, Finding};
 use crate::diagnose::thresholds::Thresholds;
 use crate::event::{GapCause, Stage};
-use crate::ledger::{InFlight, Ledger, Purge, Why, Work};
+use crate::ledger::{InFlight, Ledger, Purge, Work};
 
 /// The state, what is missing from it, and what is not over.
 pub(crate) struct View<'a> {
@@ -24,7 +24,7 @@ impl<'a> View<'a> {
         let lost = run
             .lost(GapCause::Storage)
             .saturating_add(run.lost(GapCause::RingOverwritten));
-        let holes = ledger.anomalies().iter().any(|odd| odd.why == Why::SeqHole);
+        let holes = run.holes() > 0;
         let missing = match (lost, holes) {
             (0, false) => None,
             (0, true) => Some("event numbers are missing from the record".to_owned()),

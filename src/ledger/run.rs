@@ -68,12 +68,13 @@ pub struct Run {
     next: Seq,
     lost: [u64; GapCause::ALL.len()],
     gaps: u64,
+    holes: u64,
     /// Numbers that may still be skipped, since a ring wrote over them.
     skippable: u64,
     last: Nanos,
 }
 digest!(Run {
-    names, name_bytes, settings, streams, prompts, ended, events, next, lost, gaps, skippable,
+    names, name_bytes, settings, streams, prompts, ended, events, next, lost, gaps, holes, skippable,
 } untimed { last });
 
 impl Run {
@@ -125,6 +126,12 @@ impl Run {
         self.gaps
     }
 
+    /// How often event numbers were missing or repeated without a gap that says so.
+    #[must_use]
+    pub fn holes(&self) -> u64 {
+        self.holes
+    }
+
     /// The time of the last event.
     #[must_use]
     pub fn last(&self) -> Nanos {
@@ -139,7 +146,10 @@ impl Run {
             let skipped = mark.seq.0.checked_sub(self.next.0);
             match skipped.and_then(|skipped| self.skippable.checked_sub(skipped)) {
                 Some(rest) => self.skippable = rest,
-                None => odd.add(mark.seq, Why::SeqHole),
+                None => {
+                    self.holes += 1;
+                    odd.add(mark.seq, Why::SeqHole);
+                }
             }
         }
         if mark.at < self.last {
