@@ -76,10 +76,19 @@ proptest! {
     fn events_that_meet_give_what_the_reference_says(seed in any::<u64>(), count in 0u64..120) {
         let events = common::crowded(seed, count);
         let mut ledger = Ledger::default();
+        let mut peaks = std::collections::BTreeMap::<DeviceId, (i128, i128)>::new();
         for (n, event) in events.iter().enumerate() {
             ledger.apply(event);
             prop_assert!(balanced(&ledger));
             agree(&ledger, &events[..=n])?;
+            for (device, [cached, live, slack, pending, held, _]) in Reference::new(&events[..=n]).balances() {
+                let peak = peaks.entry(device).or_default();
+                *peak = (peak.0.max(cached + live + slack + pending + held), peak.1.max(live));
+            }
+        }
+        for (id, device) in ledger.memory().devices().iter() {
+            let want = peaks.get(&id).copied().unwrap_or_default();
+            prop_assert_eq!((device.reserved_peak, device.live_peak), want);
         }
     }
 
@@ -278,7 +287,7 @@ fn the_digest_shows_a_change() {
 /// The digest is part of the file format: it must be the same on every machine and in every build.
 #[test]
 fn the_digest_of_a_known_trace_is_known() {
-    assert_eq!(fold(&script::events(INCIDENT)).digest(), 3736693137359156259);
+    assert_eq!(fold(&script::events(INCIDENT)).digest(), 8726573903587876667);
 }
 
 #[test]
@@ -409,4 +418,71 @@ fn what_is_too_much_is_counted() {
     }
     assert_eq!(ledger.anomalies().total(), many);
     assert_eq!(ledger.anomalies().iter().count(), limits::ANOMALIES);
+}
+
+#[test]
+fn of_many_purges_prompts_and_kills_the_latest_are_kept() {
+    let (mut ledger, mut seq) = (Ledger::default(), 0);
+    let mut put = |text: &str| {
+        let event = script::events(&format!("@{seq} {text}")).remove(0);
+        seq += 1;
+        ledger.apply(&event);
+    };
+    put("SegmentReserved device=0 segment=0 stream=0 bytes=100");
+    let many = limits::KILLS as u64 + 10;
+    for n in 0..many {
+        if n < limits::PROMPTS as u64 + 5 {
+            put(&format!("PromptBegan prompt={n} tokens=1"));
+            put(&format!("PhaseEnded prompt={n} phase=decode tokens=2"));
+            put(&format!("PurgeBegan purge={n} profile=0 threshold=0 in_flight=0"));
+            put(&format!("StageBegan purge={n} stage=3"));
+            put(&format!("PurgeEnded purge={n} outcome=complete"));
+        }
+        put(&format!(
+            "BufferAllocated buffer=0 generation={n} segment=0 offset=0 requested=30 slack=0 stream=0 owner=0 site=0"
+        ));
+        put(&format!("BufferKilled buffer=0 generation={n} purge=1 stage=3"));
+    }
+    assert_eq!(ledger.anomalies().iter().next(), None);
+    let (first, last) = (Generation(9), Generation(many as u32 - 1));
+    assert!(ledger.obituary(BufferId(0), first).is_none() && ledger.obituary(BufferId(0), last).is_some());
+    assert_eq!(
+        (ledger.kills().total(), ledger.kills().iter().count()),
+        (many, limits::KILLS)
+    );
+    let begun = limits::PROMPTS as u64 + 5;
+    let run = ledger.run();
+    assert_eq!(
+        (run.prompts_begun(), run.prompts().len()),
+        (begun, limits::PROMPTS)
+    );
+    assert_eq!(run.tokens(Phase::Decode).tokens, 2 * begun);
+    let purges = ledger.purges();
+    assert_eq!(purges.purges().len(), limits::PURGES);
+    assert_eq!(purges.outcomes(Outcome::Complete), begun);
+    assert_eq!(purges.forgotten(), begun - limits::PURGES as u64);
+}
+
+#[test]
+fn details_of_a_purge_push_out_earlier_purges() {
+    let (mut ledger, mut seq) = (Ledger::default(), 0);
+    let mut put = |text: &str| {
+        let event = script::events(&format!("@{seq} {text}")).remove(0);
+        seq += 1;
+        ledger.apply(&event);
+    };
+    put("PurgeBegan purge=1 profile=0 threshold=0 in_flight=0");
+    put("StageBegan purge=1 stage=2c");
+    put("PurgeBegan purge=2 profile=0 threshold=0 in_flight=0");
+    put("StageBegan purge=2 stage=2c");
+    for _ in 0..limits::PURGE_DETAILS {
+        put("OwnerCleared purge=2 stage=2c owner=1 device=0 entries=1 bytes=1");
+    }
+    let purges = ledger.purges().purges();
+    assert_eq!(purges.keys().copied().collect::<Vec<_>>(), [PurgeId(2)]);
+    let purge = &purges[&PurgeId(2)];
+    assert_eq!(
+        (purge.stages[0].claims.len(), purge.left_out),
+        (limits::PURGE_DETAILS - 1, 1)
+    );
 }

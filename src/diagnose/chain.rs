@@ -86,7 +86,7 @@ pub(crate) fn not_cleared(view: &View<'_>, owner: OwnerId, obituary: &Obituary) 
         ),
         None => {
             let others = run.claims.iter().map(|claim| view.owner(claim.owner));
-            let others = view.list(others.collect());
+            let others = view.list(others);
             format!("{by} cleared {others}, not {name}, whose duty stage it is")
         }
     };

@@ -24,9 +24,8 @@ pub(crate) fn ask(view: &View<'_>, subject: &Subject) -> Answer {
     let mut groups = BTreeMap::<(BufferId, Generation), Vec<&Refused>>::new();
     let mut doubtful = None;
     for refused in view.ledger.refusals().kept() {
-        let ours = refused.refusal == subject.refusal
-            && refused.graph.is_none()
-            && (subject.owns)(view.ledger.owner_kind(refused.owner));
+        let ours =
+            refused.refusal == subject.refusal && (subject.owns)(view.ledger.owner_kind(refused.owner));
         if !ours {
             continue;
         }
@@ -107,13 +106,10 @@ fn used(view: &View<'_>, subject: &Subject, group: &[&Refused]) -> Finding {
 /// Which parts of the entry are dead, and which live, with the size that decided.
 fn halves(view: &View<'_>, refused: &Refused, alive: &[bool]) -> String {
     let parts = refused.entry.iter().flat_map(|then| &then.entry.parts);
-    let said: Vec<String> = parts
-        .zip(alive)
-        .map(|(part, alive)| {
-            let state = if *alive { "alive" } else { "dead" };
-            format!("`{}` {state} at {}", view.name(part.name), size(part.bytes))
-        })
-        .collect();
+    let said = parts.zip(alive).map(|(part, alive)| {
+        let state = if *alive { "alive" } else { "dead" };
+        format!("`{}` {state} at {}", view.name(part.name), size(part.bytes))
+    });
     let threshold = refused
         .obituary
         .and_then(|o| view.purge(o.purge))

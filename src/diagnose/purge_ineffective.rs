@@ -5,7 +5,7 @@
 //! earlier one killed, and only the return of segments reaches the device. Free bytes in segments that live buffers
 //! pin are no lie of the claims; they are the matter of CACHED_NOT_RETURNED.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{Bytes, DeviceId, OwnerId, PurgeId};
 use crate::diagnose::finding::{Answer, Code, Finding, Severity, Step};
@@ -177,6 +177,8 @@ fn left_alone(view: &View<'_>, id: PurgeId, purge: &Purge) -> Vec<Finding> {
     if selective {
         return Vec::new();
     }
+    let claims = purge.stages.iter().flat_map(|run| &run.claims);
+    let spoke: BTreeSet<OwnerId> = claims.map(|claim| claim.owner).collect();
     let mut sums = BTreeMap::<OwnerId, (i128, Vec<Step>)>::new();
     for survivor in &purge.survivors {
         let duty = view
@@ -184,7 +186,7 @@ fn left_alone(view: &View<'_>, id: PurgeId, purge: &Purge) -> Vec<Finding> {
             .owner(survivor.owner)
             .map(|registration| registration.cleared_by);
         let ran = duty.is_some_and(|duty| purge.ran(duty));
-        if !ran || purge.claims_of(survivor.owner).next().is_some() || survivor.holder == Holder::Stream {
+        if !ran || spoke.contains(&survivor.owner) || survivor.holder == Holder::Stream {
             continue;
         }
         let bytes = survivor.storage.map_or(0, |storage| storage.size());
@@ -203,7 +205,7 @@ fn left_alone(view: &View<'_>, id: PurgeId, purge: &Purge) -> Vec<Finding> {
             let runs = purge.stages.iter().filter(|run| run.stage == duty);
             let name = view.owner(owner);
             chain.extend(runs.map(|run| {
-                let others = run.claims.iter().map(|claim| view.owner(claim.owner)).collect();
+                let others = run.claims.iter().map(|claim| view.owner(claim.owner));
                 let text = format!("{} cleared {}", stage(id, duty), view.list(others));
                 Step::new(run.began, text)
             }));

@@ -54,10 +54,7 @@ fn severity(view: &View<'_>, loss: &Loss) -> Option<Severity> {
 
 fn judge(view: &View<'_>, model: OwnerId, lost: &[(&Source, Loss, Severity)]) -> Finding {
     let name = view.owner(model);
-    let tensors = lost
-        .iter()
-        .map(|(source, _, _)| view.name(source.tensor))
-        .collect();
+    let tensors = lost.iter().map(|(source, _, _)| view.name(source.tensor));
     let bytes = lost.iter().map(|(_, loss, _)| i128::from(loss.bytes.0)).sum();
     let mut chain = Vec::new();
     for (source, loss, _) in lost.iter().take(view.limits.names_per_list) {

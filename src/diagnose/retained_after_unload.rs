@@ -2,7 +2,7 @@
 //!
 //! Memory that it got after the unload, by a new load, is not meant. A release that waits for its stream is early.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{BufferId, Bytes, Generation, OwnerId};
 use crate::diagnose::finding::{Answer, Code, Finding, Severity, Step};
@@ -24,6 +24,7 @@ pub(crate) fn ask(view: &View<'_>) -> Answer {
         }
     }
     let running = view.ledger.run().ended().is_none();
+    let listed = listed(view);
     let (mut findings, mut too_early) = (Vec::new(), None);
     for (owner, buffers) in &kept {
         let Some(unloaded) = models.get(owner).and_then(|model| model.unloaded) else {
@@ -37,7 +38,7 @@ pub(crate) fn ask(view: &View<'_>) -> Answer {
             too_early = Some(format!("releases of {name} are not complete"));
             continue;
         }
-        findings.extend(judge(view, *owner, unloaded, buffers));
+        findings.extend(judge(view, *owner, unloaded, buffers, &listed));
     }
     let unknown = models
         .iter()
@@ -63,6 +64,7 @@ fn judge(
     owner: OwnerId,
     unloaded: Mark,
     buffers: &[(BufferId, Generation, &Buffer)],
+    listed: &BTreeMap<(BufferId, Generation), Holder>,
 ) -> Option<Finding> {
     let bytes: i128 = buffers.iter().map(|(_, _, storage)| storage.size()).sum();
     if bytes < i128::from(view.limits.retained_bytes.0) {
@@ -70,9 +72,9 @@ fn judge(
     }
     let name = view.owner(owner);
     let mut chain = vec![Step::new(unloaded, format!("{name} says that it is unloaded"))];
-    let mut holders = Vec::new();
+    let mut holders = BTreeSet::new();
     for (index, (id, generation, storage)) in buffers.iter().enumerate() {
-        let holder = holder(view, (*id, *generation), storage);
+        let holder = holder(storage, listed.get(&(*id, *generation)));
         if index < view.limits.names_per_list {
             let (what, site) = (buffer(*id, *generation), view.name(storage.site));
             let text = format!(
@@ -81,9 +83,8 @@ fn judge(
             );
             chain.push(Step::new(storage.allocated, text));
         }
-        holders.push(holder);
+        holders.insert(holder);
     }
-    holders.sort_unstable();
     let finding = Finding {
         code: Code::RetainedAfterUnload,
         severity: Severity::Warning,
@@ -92,7 +93,7 @@ fn judge(
             "{} of {name} ({}) outlived its unload, kept by {}",
             count(buffers.len() as u64, "buffer"),
             size(bytes),
-            view.list(holders)
+            view.list(holders.into_iter())
         ),
         chain: Vec::new(),
         evidence: buffers
@@ -105,18 +106,24 @@ fn judge(
     Some(finding.with_chain(chain))
 }
 
-/// Who keeps a buffer: by its own state, or by the last purge that listed it as a survivor.
-fn holder(view: &View<'_>, place: (BufferId, Generation), storage: &Buffer) -> String {
-    if let Some(graph) = storage.held_by {
-        return format!("graph {graph}");
+/// Who kept which buffer, as purges listed them; the last one counts.
+fn listed(view: &View<'_>) -> BTreeMap<(BufferId, Generation), Holder> {
+    let survivors = view
+        .ledger
+        .purges()
+        .purges()
+        .values()
+        .flat_map(|purge| &purge.survivors);
+    survivors
+        .map(|survivor| ((survivor.buffer, survivor.generation), survivor.holder))
+        .collect()
+}
+
+/// Who keeps a buffer: by its own state, or as a purge listed it.
+fn holder(storage: &Buffer, listed: Option<&Holder>) -> String {
+    match (storage.held_by, storage.state) {
+        (Some(graph), _) => format!("graph {graph}"),
+        (None, State::Pending) => Holder::Stream.to_string(),
+        (None, _) => listed.copied().unwrap_or(Holder::Unknown).to_string(),
     }
-    if storage.state == State::Pending {
-        return Holder::Stream.to_string();
-    }
-    let purges = view.ledger.purges().purges().values().rev();
-    let mut listed = purges.flat_map(|purge| &purge.survivors);
-    let listed = listed.find(|survivor| (survivor.buffer, survivor.generation) == place);
-    listed
-        .map_or(Holder::Unknown, |survivor| survivor.holder)
-        .to_string()
 }

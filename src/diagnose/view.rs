@@ -106,14 +106,12 @@ impl<'a> View<'a> {
     }
 
     /// `a, b and 3 more`; `nothing` where there is nothing.
-    pub(crate) fn list(&self, mut names: Vec<String>) -> String {
-        names.dedup();
-        let more = names.len().saturating_sub(self.limits.names_per_list);
-        names.truncate(self.limits.names_per_list);
-        match (names.is_empty(), more) {
+    pub(crate) fn list(&self, mut names: impl Iterator<Item = String>) -> String {
+        let some: Vec<String> = names.by_ref().take(self.limits.names_per_list).collect();
+        match (some.is_empty(), names.count()) {
             (true, _) => "nothing".to_owned(),
-            (false, 0) => names.join(", "),
-            (false, more) => format!("{} and {more} more", names.join(", ")),
+            (false, 0) => some.join(", "),
+            (false, more) => format!("{} and {more} more", some.join(", ")),
         }
     }
 }

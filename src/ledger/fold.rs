@@ -117,7 +117,7 @@ impl Ledger {
             }
             Event::GraphDropped(e) => self.graphs.dropped_one(mark, e, memory, odd),
             Event::PurgeBegan(e) => self.purges.began(mark, e, &self.launches, odd),
-            Event::PurgeRefused(e) => self.purges.refused(mark, e, &self.launches, odd),
+            Event::PurgeRefused(e) => self.purges.refused_one(mark, e, &self.launches),
             Event::StageBegan(e) => self.purges.stage_began(mark, e.purge, e.stage, odd),
             Event::OwnerCleared(e) => self.purges.cleared(mark, e, odd),
             Event::StageEnded(e) => self.purges.stage_ended(mark, e, odd),
@@ -160,7 +160,7 @@ impl Ledger {
         };
         self.models.gone(place, loss);
         self.purges.killed(e.purge, e.stage, obituary.buffer.size());
-        self.kills.add(mark.seq, place, obituary, &mut self.anomalies);
+        self.kills.add(place, obituary);
     }
 
     /// The run itself.

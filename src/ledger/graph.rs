@@ -145,7 +145,7 @@ impl Graphs {
         let Some(graph) = self.graphs.get_mut(&e.graph) else {
             return odd.add(mark.seq, Why::UnknownGraph);
         };
-        if self.baked >= limits::BAKED as u64 {
+        if self.baked >= limits::BAKED as u64 || graph.baked.len() >= limits::BAKED_PER_GRAPH {
             return odd.add(mark.seq, Why::OverLimit);
         }
         if memory.storage(e.buffer, e.generation).is_none() {

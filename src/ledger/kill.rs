@@ -1,10 +1,9 @@
 //! Kills: whose storage a purge took away, and who held it then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::base::{BufferId, EntryId, Generation, PurgeId, Seq};
 use crate::event::Stage;
-use crate::ledger::anomaly::{Anomalies, Why};
 use crate::ledger::digest::digest;
 use crate::ledger::limits;
 use crate::ledger::mark::Mark;
@@ -39,9 +38,11 @@ digest!(Obituary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kills {
     kept: BTreeMap<(BufferId, Generation), Obituary>,
+    /// The keys of `kept` and of what they replaced, the earliest first.
+    order: VecDeque<(Seq, (BufferId, Generation))>,
     total: u64,
 }
-digest!(Kills { kept, total });
+digest!(Kills { kept, total } untimed { order });
 
 impl Kills {
     /// How the storage of this generation died.
@@ -63,17 +64,15 @@ impl Kills {
         self.total
     }
 
-    pub(crate) fn add(
-        &mut self,
-        seq: Seq,
-        place: (BufferId, Generation),
-        obituary: Obituary,
-        odd: &mut Anomalies,
-    ) {
+    pub(crate) fn add(&mut self, place: (BufferId, Generation), obituary: Obituary) {
         self.total += 1;
-        if self.kept.len() >= limits::KILLS && !self.kept.contains_key(&place) {
-            return odd.add(seq, Why::OverLimit);
+        if self.order.len() >= limits::KILLS
+            && let Some((seq, oldest)) = self.order.pop_front()
+            && self.kept.get(&oldest).is_some_and(|kept| kept.mark.seq == seq)
+        {
+            self.kept.remove(&oldest);
         }
+        self.order.push_back((obituary.mark.seq, place));
         self.kept.insert(place, obituary);
     }
 }

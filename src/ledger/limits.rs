@@ -1,4 +1,6 @@
 //! How much state a trace can make us keep, whatever it says. Beyond a limit things are counted, not kept.
+//!
+//! Of purges, prompts and kills the latest are kept, since a long run is asked about its end; of all else the first.
 
 /// Slots of the buffer table.
 pub const BUFFERS: usize = 1 << 20;
@@ -16,11 +18,11 @@ pub const NAME_BYTES: usize = 32 << 20;
 pub const STREAMS: usize = 1 << 12;
 /// Settings.
 pub const SETTINGS: usize = 1 << 10;
-/// Prompts.
+/// Prompts; the latest.
 pub const PROMPTS: usize = 1 << 12;
 /// Phases of one prompt.
 pub const PHASES: usize = 64;
-/// Kills whose circumstances are kept.
+/// Kills whose circumstances are kept; the latest.
 pub const KILLS: usize = 1 << 16;
 /// Pools.
 pub const POOLS: usize = 1 << 12;
@@ -32,16 +34,20 @@ pub const PARTS: usize = 8;
 pub const GRAPHS: usize = 1 << 12;
 /// Baked buffers of all graphs at once.
 pub const BAKED: usize = 1 << 20;
+/// Baked buffers of one graph.
+pub const BAKED_PER_GRAPH: usize = 1 << 16;
 /// Kernels.
 pub const KERNELS: usize = 1 << 16;
 /// Pieces of work in flight at once.
 pub const IN_FLIGHT: usize = 1 << 16;
 /// Pieces of work in flight that a purge keeps.
 pub const PURGE_WORK: usize = 32;
-/// Purges.
+/// Purges; the latest.
 pub const PURGES: usize = 1 << 10;
+/// Stages of one purge.
+pub const STAGES: usize = 256;
 /// Stages, claims, measurements and survivors of all purges.
-pub const PURGE_DETAILS: usize = 1 << 16;
+pub const PURGE_DETAILS: usize = 1 << 17;
 /// Refused uses that are kept in full.
 pub const REFUSALS: usize = 1 << 10;
 /// Failed allocations that are kept in full.

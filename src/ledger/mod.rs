@@ -56,5 +56,5 @@ pub use pool::{Entry, Part, Pool, Pools, Vitality};
 pub use purge::{Claim, Layers, Purge, Purges, Rest, StageRun, Survivor};
 pub use query::{Census, FreeSpace};
 pub use refusal::{EntryThen, Failure, GraphThen, Refusals, Refused};
-pub use run::{PhaseRun, Prompt, Run, Stream};
+pub use run::{PhaseRun, Prompt, Run, Stream, Tokens};
 pub use table::Table;

@@ -202,13 +202,6 @@ impl Purge {
     pub fn ran(&self, stage: Stage) -> bool {
         self.stages.iter().any(|run| run.stage == stage)
     }
-
-    /// What an owner claims, in all stages.
-    pub fn claims_of(&self, owner: OwnerId) -> impl Iterator<Item = (Stage, &Claim)> {
-        let runs = self.stages.iter();
-        runs.flat_map(|run| run.claims.iter().map(|claim| (run.stage, claim)))
-            .filter(move |(_, claim)| claim.owner == owner)
-    }
 }
 
 /// All purges.
@@ -216,8 +209,17 @@ impl Purge {
 pub struct Purges {
     purges: BTreeMap<PurgeId, Purge>,
     details: u64,
+    outcomes: [u64; Outcome::ALL.len()],
+    refused: u64,
+    forgotten: u64,
 }
-digest!(Purges { purges, details });
+digest!(Purges {
+    purges,
+    details,
+    outcomes,
+    refused,
+    forgotten
+});
 
 impl Purges {
     /// Purges by number.
@@ -226,46 +228,75 @@ impl Purges {
         &self.purges
     }
 
-    fn row(&mut self, mark: Mark, id: PurgeId, odd: &mut Anomalies) -> Option<&mut Purge> {
-        let full = self.purges.len() >= limits::PURGES;
-        if full && !self.purges.contains_key(&id) {
-            odd.add(mark.seq, Why::OverLimit);
-            return None;
+    /// How many purges ended so, kept or not.
+    #[must_use]
+    pub fn outcomes(&self, outcome: Outcome) -> u64 {
+        self.outcomes[outcome as usize]
+    }
+
+    /// How many purges were refused, kept or not.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.refused
+    }
+
+    /// Purges that were too many to keep: the earliest.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The purge, made where it is new.
+    fn row(&mut self, mark: Mark, id: PurgeId) -> &mut Purge {
+        if self.purges.len() >= limits::PURGES && !self.purges.contains_key(&id) {
+            self.forget(id);
         }
         let fresh = || Purge {
             began: mark,
             ..Purge::default()
         };
-        Some(self.purges.entry(id).or_insert_with(fresh))
+        self.purges.entry(id).or_insert_with(fresh)
+    }
+
+    /// Forgets the earliest purge but this one. Says whether there was one.
+    fn forget(&mut self, keep: PurgeId) -> bool {
+        let first = self.purges.keys().copied().find(|id| *id != keep);
+        let Some(purge) = first.and_then(|id| self.purges.remove(&id)) else {
+            return false;
+        };
+        self.details = self.details.saturating_sub(purge.details());
+        self.forgotten += 1;
+        true
     }
 
     pub(crate) fn began(&mut self, mark: Mark, e: &PurgeBegan, launches: &Launches, odd: &mut Anomalies) {
         if self.purges.get(&e.purge).is_some_and(|p| p.profile.is_some()) {
             return odd.add(mark.seq, Why::DuplicatePurge);
         }
-        if let Some(purge) = self.row(mark, e.purge, odd) {
-            purge.profile = Some(e.profile);
-            (purge.threshold, purge.in_flight) = (e.threshold, e.in_flight);
-            let work = launches.in_flight().values().take(limits::PURGE_WORK);
-            purge.work = work.copied().collect();
-        }
+        let purge = self.row(mark, e.purge);
+        purge.profile = Some(e.profile);
+        (purge.threshold, purge.in_flight) = (e.threshold, e.in_flight);
+        let work = launches.in_flight().values().take(limits::PURGE_WORK);
+        purge.work = work.copied().collect();
     }
 
-    pub(crate) fn refused(&mut self, mark: Mark, e: &PurgeRefused, launches: &Launches, odd: &mut Anomalies) {
-        if let Some(purge) = self.row(mark, e.purge, odd) {
-            (purge.refused, purge.in_flight) = (Some(mark), e.in_flight);
-            let work = launches.in_flight().values().take(limits::PURGE_WORK);
-            purge.work = work.copied().collect();
-        }
+    pub(crate) fn refused_one(&mut self, mark: Mark, e: &PurgeRefused, launches: &Launches) {
+        self.refused += 1;
+        let purge = self.row(mark, e.purge);
+        (purge.refused, purge.in_flight) = (Some(mark), e.in_flight);
+        let work = launches.in_flight().values().take(limits::PURGE_WORK);
+        purge.work = work.copied().collect();
     }
 
-    /// The purge, and whether one more detail may be kept. Made, with an anomaly, where it is not known.
+    /// The purge, where one more detail may be kept. Made, with an anomaly, where it is not known.
     fn detail(&mut self, mark: Mark, id: PurgeId, odd: &mut Anomalies) -> Option<&mut Purge> {
         if !self.purges.contains_key(&id) {
             odd.add(mark.seq, Why::UnknownPurge);
         }
-        let room = self.details < limits::PURGE_DETAILS as u64;
-        self.row(mark, id, odd)?;
+        self.row(mark, id);
+        let full = |purges: &Purges| purges.details >= limits::PURGE_DETAILS as u64;
+        while full(self) && self.forget(id) {}
+        let room = !full(self);
         self.details += u64::from(room);
         let purge = self.purges.get_mut(&id)?;
         purge.left_out += u64::from(!room);
@@ -273,8 +304,13 @@ impl Purges {
     }
 
     pub(crate) fn stage_began(&mut self, mark: Mark, id: PurgeId, stage: Stage, odd: &mut Anomalies) {
-        if let Some(purge) = self.detail(mark, id, odd) {
-            purge.stages.push(StageRun::new(mark, stage));
+        match self.purges.get_mut(&id) {
+            Some(purge) if purge.stages.len() >= limits::STAGES => purge.left_out += 1,
+            _ => {
+                if let Some(purge) = self.detail(mark, id, odd) {
+                    purge.stages.push(StageRun::new(mark, stage));
+                }
+            }
         }
     }
 
@@ -336,6 +372,7 @@ impl Purges {
             None => odd.add(mark.seq, Why::UnknownPurge),
             Some(purge) if purge.ended.is_some() => odd.add(mark.seq, Why::WrongState),
             Some(purge) => {
+                self.outcomes[e.outcome as usize] += 1;
                 purge.ended = Some((e.outcome, mark));
                 purge.rest = rest(memory);
             }
@@ -379,7 +416,17 @@ impl StageRun {
 }
 
 impl Purge {
-    /// The last run of a stage; made, with an anomaly, where its beginning is missing.
+    /// How many stages, claims, measurements and survivors it has.
+    fn details(&self) -> u64 {
+        let inside = self
+            .stages
+            .iter()
+            .map(|run| 1 + run.claims.len() + run.layers.len());
+        (inside.sum::<usize>() + self.survivors.len()) as u64
+    }
+
+    /// The last run of a stage; made, with an anomaly, where its beginning is missing. There are fewer stages than
+    /// [`limits::STAGES`], so the list stays short.
     fn run(&mut self, mark: Mark, stage: Stage, odd: &mut Anomalies) -> &mut StageRun {
         let found = self.stages.iter().rposition(|run| run.stage == stage);
         let index = found.unwrap_or_else(|| {

@@ -55,6 +55,18 @@ digest!(Prompt {
     ended
 });
 
+/// Tokens of one kind of phase, over all prompts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Phases that ended.
+    pub phases: u64,
+    /// Tokens that they processed or made; saturates.
+    pub tokens: u64,
+    /// How long they took, in sum.
+    pub took: Nanos,
+}
+digest!(Tokens { phases, tokens } untimed { took });
+
 /// The run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
@@ -63,6 +75,8 @@ pub struct Run {
     settings: BTreeMap<NameId, NameId>,
     streams: BTreeMap<StreamId, Stream>,
     prompts: BTreeMap<PromptId, Prompt>,
+    prompts_begun: u64,
+    tokens: [Tokens; Phase::ALL.len()],
     ended: Option<(Outcome, Mark)>,
     events: u64,
     next: Seq,
@@ -74,7 +88,7 @@ pub struct Run {
     last: Nanos,
 }
 digest!(Run {
-    names, name_bytes, settings, streams, prompts, ended, events, next, lost, gaps, holes, skippable,
+    names, name_bytes, settings, streams, prompts, prompts_begun, tokens, ended, events, next, lost, gaps, holes, skippable,
 } untimed { last });
 
 impl Run {
@@ -96,7 +110,19 @@ impl Run {
         &self.streams
     }
 
-    /// Prompts by number.
+    /// How many prompts began, kept or not.
+    #[must_use]
+    pub fn prompts_begun(&self) -> u64 {
+        self.prompts_begun
+    }
+
+    /// Tokens of one kind of phase, over all prompts.
+    #[must_use]
+    pub fn tokens(&self, phase: Phase) -> Tokens {
+        self.tokens[phase as usize]
+    }
+
+    /// The latest prompts by number.
     #[must_use]
     pub fn prompts(&self) -> &BTreeMap<PromptId, Prompt> {
         &self.prompts
@@ -214,8 +240,9 @@ impl Run {
             return odd.add(mark.seq, Why::Redefined);
         }
         if self.prompts.len() >= limits::PROMPTS {
-            return odd.add(mark.seq, Why::OverLimit);
+            self.prompts.pop_first();
         }
+        self.prompts_begun += 1;
         let prompt = Prompt {
             tokens: e.tokens,
             began: mark,
@@ -231,11 +258,16 @@ impl Run {
         if prompt.phases.len() >= limits::PHASES {
             return odd.add(mark.seq, Why::OverLimit);
         }
+        let totals = &mut self.tokens[e.phase as usize];
+        totals.phases += 1;
+        totals.tokens = totals.tokens.saturating_add(e.tokens);
         let before = prompt.phases.last().map_or(prompt.began, |run| run.ended);
+        let took = mark.at.since(before.at);
+        totals.took += took;
         prompt.phases.push(PhaseRun {
             phase: e.phase,
             tokens: e.tokens,
-            took: mark.at.since(before.at),
+            took,
             ended: mark,
         });
     }

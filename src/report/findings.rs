@@ -1,5 +1,7 @@
 //! A diagnosis as text.
 
+use std::collections::BTreeMap;
+
 use crate::diagnose::{Answer, Diagnosis, Finding, Step};
 use crate::report::row::{Times, ascii, span};
 
@@ -14,17 +16,18 @@ pub fn findings_text(diagnosis: &Diagnosis, times: Times) -> String {
     if diagnosis.left_out > 0 {
         out += &format!("{} more findings left out\n", diagnosis.left_out);
     }
-    let mut clear = Vec::new();
+    let mut said = BTreeMap::<String, Vec<&str>>::new();
     for (code, answer) in &diagnosis.answers {
-        match answer {
-            Answer::Found { .. } => {}
-            Answer::Clear => clear.push(code.word()),
-            Answer::TooEarly(why) => out += &format!("{code}: too early to tell, {}\n", ascii(why)),
-            Answer::CannotTell(why) => out += &format!("{code}: cannot tell, {}\n", ascii(why)),
-        }
+        let text = match answer {
+            Answer::Found { .. } => continue,
+            Answer::Clear => "clear".to_owned(),
+            Answer::TooEarly(why) => format!("too early to tell, {why}"),
+            Answer::CannotTell(why) => format!("cannot tell, {why}"),
+        };
+        said.entry(text).or_default().push(code.word());
     }
-    if !clear.is_empty() {
-        out += &format!("clear: {}\n", clear.join(", "));
+    for (text, codes) in &said {
+        out += &format!("{}: {}\n", ascii(text), codes.join(", "));
     }
     out
 }

@@ -114,12 +114,19 @@ pub(crate) fn ascii(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// A head, the column heads and the rows; nothing where there are no rows.
+/// Rows of one table that are printed. The values have all.
+pub(crate) const ROWS_SHOWN: usize = 64;
+
+/// A head, the column heads and the first [`ROWS_SHOWN`] rows; nothing where there are no rows.
 pub(crate) fn table<R: Row>(title: &str, rows: &[R], times: Times) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let lines: Vec<String> = rows.iter().map(|row| row.line(times)).collect();
+    let shown = rows.iter().take(ROWS_SHOWN);
+    let mut lines: Vec<String> = shown.map(|row| row.line(times)).collect();
+    if rows.len() > ROWS_SHOWN {
+        lines.push(format!("and {} more", rows.len() - ROWS_SHOWN));
+    }
     format!("{title}\n{}\n{}\n\n", R::heads(times), lines.join("\n"))
 }
 

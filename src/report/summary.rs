@@ -5,7 +5,7 @@ use crate::ledger::Ledger;
 use crate::report::device::{self, DeviceRow, OwnerRow, SpaceRow};
 use crate::report::pool::{self, PoolRow};
 use crate::report::purge::{self, PurgeView};
-use crate::report::row::{Times, table};
+use crate::report::row::{ROWS_SHOWN, Times, table};
 use crate::report::run::{self, PhaseRow, RecordView};
 use crate::report::work::{self, CopyRow, GraphsView, KernelRow};
 
@@ -69,7 +69,11 @@ impl Summary {
         if !self.purges.is_empty() {
             out += "PURGES\n";
         }
-        for purge in &self.purges {
+        let earlier = self.purges.len().saturating_sub(ROWS_SHOWN);
+        if earlier > 0 {
+            out += &format!("{earlier} earlier purges are not shown\n\n");
+        }
+        for purge in &self.purges[earlier..] {
             out += &purge.text(times);
         }
         out += &table("KERNELS", &self.kernels_for(times), times);
