@@ -9,7 +9,7 @@ use vramscope::base::{
     BufferId, DeviceId, EntryId, Generation, GraphId, Nanos, OwnerId, PoolId, PurgeId, Seq,
 };
 use vramscope::event::{Direction, GapCause, Outcome, Phase, Refusal, Stage, Stamped};
-use vramscope::ledger::{Account, Ledger, State, Vitality, Why, limits};
+use vramscope::ledger::{Account, Buffer, Ledger, State, Vitality, Why, limits};
 
 fn fold(events: &[Stamped]) -> Ledger {
     script::fold(events)
@@ -51,6 +51,55 @@ fn agree(ledger: &Ledger, events: &[Stamped]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Sums that are kept equal what counting gives.
+fn sums_agree(ledger: &Ledger) -> Result<(), TestCaseError> {
+    let memory = ledger.memory();
+    for (id, owner) in memory.owners().iter() {
+        let buffers: Vec<_> = memory.buffers().filter(|(_, _, b)| b.owner == id).collect();
+        let live = |b: &Buffer| b.state == State::Live;
+        let sum: i128 = buffers
+            .iter()
+            .filter(|(_, _, b)| live(b))
+            .map(|(_, _, b)| i128::from(b.requested.0))
+            .sum();
+        let retained: i128 = buffers
+            .iter()
+            .filter(|(_, _, b)| !live(b))
+            .map(|(_, _, b)| b.size())
+            .sum();
+        prop_assert_eq!(
+            (owner.live, owner.retained, owner.buffers),
+            (sum, retained, buffers.len() as u64)
+        );
+    }
+    let inside = ledger.buffers_by_segment();
+    for (id, segment) in memory.segments() {
+        let buffers = inside.get(id).map_or(&[][..], Vec::as_slice);
+        let used: i128 = buffers.iter().map(|(_, b)| b.size()).sum();
+        prop_assert_eq!((segment.used, segment.buffers), (used, buffers.len() as u64));
+    }
+    for (id, pool) in ledger.pools().pools() {
+        let entries = ledger
+            .pools()
+            .entries()
+            .values()
+            .filter(|entry| entry.pool == *id);
+        let bytes: i128 = entries
+            .clone()
+            .flat_map(|entry| &entry.parts)
+            .map(|part| part.bytes)
+            .sum();
+        prop_assert_eq!((pool.entries, pool.bytes), (entries.count() as u64, bytes));
+        prop_assert!(pool.bytes_peak >= pool.bytes);
+    }
+    for (id, slot) in memory.slots() {
+        let baked = ledger.graphs().graphs().values().flat_map(|graph| &graph.baked);
+        let reached = baked.filter(|b| b.buffer == id && memory.reaches(id, b.generation, b.mark.seq));
+        prop_assert_eq!(slot.graphs as usize, reached.count());
+    }
+    Ok(())
+}
+
 /// The same events at other times.
 fn shifted(events: &[Stamped], by: u64) -> Vec<Stamped> {
     let shift = |stamped: &Stamped| Stamped {
@@ -81,6 +130,7 @@ proptest! {
             ledger.apply(event);
             prop_assert!(balanced(&ledger));
             agree(&ledger, &events[..=n])?;
+            sums_agree(&ledger)?;
             for (device, [cached, live, slack, pending, held, _]) in Reference::new(&events[..=n]).balances() {
                 let peak = peaks.entry(device).or_default();
                 *peak = (peak.0.max(cached + live + slack + pending + held), peak.1.max(live));
@@ -98,6 +148,7 @@ proptest! {
         let ledger = fold(&events);
         prop_assert_eq!(ledger.anomalies().iter().next(), None);
         agree(&ledger, &events)?;
+        sums_agree(&ledger)?;
         let cut = cut.min(events.len());
         agree(&fold(&events[..cut]), &events[..cut])?;
     }

@@ -132,7 +132,7 @@ pub struct Slot {
     pub last_used: Option<Mark>,
     /// The pool entry that took this generation as a part.
     pub entry: Option<EntryId>,
-    /// How many graphs baked this generation.
+    /// How many times graphs baked its storage; 0 without storage.
     pub graphs: u32,
 }
 digest!(Slot {
@@ -390,7 +390,11 @@ impl Memory {
             held_by: step.graph,
             ..buffer
         });
-        slot.buffer.is_none().then_some(buffer)
+        if slot.buffer.is_some() {
+            return None;
+        }
+        slot.graphs = 0;
+        Some(buffer)
     }
 
     pub(crate) fn killed(&mut self, mark: Mark, e: &BufferKilled, odd: &mut Anomalies) -> Option<Obituary> {
