@@ -28,6 +28,12 @@ impl Bytes {
         Bytes(n << 20)
     }
 
+    /// A sum or difference as bytes: nothing where it is negative, the largest where it is too large.
+    #[must_use]
+    pub fn clamped(n: i128) -> Bytes {
+        Bytes(u64::try_from(n.max(0)).unwrap_or(u64::MAX))
+    }
+
     /// `self - other`, or zero where that would be negative.
     #[must_use]
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
