@@ -161,6 +161,12 @@ impl Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// In whole seconds, rounded down.
+    #[must_use]
+    pub fn whole_seconds(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
     /// In seconds.
     #[must_use]
     pub fn seconds(self) -> f64 {

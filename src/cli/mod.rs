@@ -4,6 +4,7 @@ mod diagnose;
 mod json;
 mod load;
 mod report;
+mod run;
 mod trace;
 
 use std::process::ExitCode;
@@ -19,6 +20,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run prompts through a model, with a purge between them, and say what became of the memory
+    Run(Box<run::Command>),
     /// Say what went wrong with memory, and by what chain of events
     Diagnose(diagnose::Command),
     /// Print the state that a trace ends in, in tables
@@ -32,6 +35,7 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Run(command) => command.run(),
         Command::Diagnose(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Trace(command) => command.run(),
