@@ -11,12 +11,22 @@ use vramscope::trace::{Completeness, TraceReader};
 /// File, and the codes of its findings.
 const GOLDEN: [(&str, &[&str]); 5] = [
     ("healthy", &[]),
-    ("kitchen-only", &["STALE_POOL_ENTRY"]),
+    ("kitchen-only", &["STALE_POOL_ENTRY", "CACHED_NOT_RETURNED"]),
     (
         "stale-graph",
-        &["STALE_GRAPH", "STALE_WORKSPACE", "STALE_POOL_ENTRY"],
+        &[
+            "STALE_GRAPH",
+            "STALE_GRAPH",
+            "CACHED_NOT_RETURNED",
+            "STALE_WORKSPACE",
+            "RETAINED_AFTER_UNLOAD",
+            "STALE_POOL_ENTRY",
+        ],
     ),
-    ("torn-entry", &["TORN_POOL_ENTRY"]),
+    (
+        "torn-entry",
+        &["TORN_POOL_ENTRY", "CACHED_NOT_RETURNED", "STALE_POOL_ENTRY"],
+    ),
     ("fragmentation", &["CACHED_NOT_RETURNED"]),
 ];
 
