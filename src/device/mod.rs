@@ -6,6 +6,7 @@
 mod error;
 pub mod host;
 mod kernel;
+pub mod sim;
 
 use crate::base::{Bytes, LaunchId, Nanos};
 

@@ -316,16 +316,13 @@ impl GraphCache {
         state.clock += 1;
         let now = state.clock;
         let heal = self.runtime.stale_policy() == StalePolicy::Rebuild;
+        let cached = state.graphs.get(key);
         if heal
-            && state
-                .graphs
-                .get(key)
-                .is_some_and(|cached| cached.graph.is_stale())
+            && cached.is_some_and(|cached| cached.graph.is_stale())
+            && let Some(cached) = state.graphs.remove(key)
         {
-            if let Some(cached) = state.graphs.remove(key) {
-                cached.graph.drop_for(ReleaseCause::Stale);
-                self.runtime.note_healed_graph();
-            }
+            cached.graph.drop_for(ReleaseCause::Stale);
+            self.runtime.note_healed_graph();
         }
         if let Some(cached) = state.graphs.get_mut(key) {
             cached.used = now;

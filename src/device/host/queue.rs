@@ -9,6 +9,10 @@ use crate::device::{Address, DeviceError, GraphHandle, HostArguments, Launch, Ma
 
 /// One entry of a queue.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all work is launches, and none is boxed on the way"
+)]
 pub(super) enum Task {
     Launch(LaunchId, Launch),
     Copy {
