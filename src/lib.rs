@@ -3,10 +3,12 @@
 pub mod base;
 pub mod cli;
 pub mod device;
+pub mod diagnose;
 pub mod event;
 pub mod ledger;
 pub mod model;
 pub mod ops;
 pub mod plan;
+pub mod report;
 pub mod runtime;
 pub mod trace;

@@ -28,6 +28,12 @@ impl Bytes {
         Bytes(n << 20)
     }
 
+    /// A sum or difference as bytes: nothing where it is negative, the largest where it is too large.
+    #[must_use]
+    pub fn clamped(n: i128) -> Bytes {
+        Bytes(u64::try_from(n.max(0)).unwrap_or(u64::MAX))
+    }
+
     /// `self - other`, or zero where that would be negative.
     #[must_use]
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
@@ -153,6 +159,12 @@ impl Nanos {
     #[must_use]
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// In whole seconds, rounded down.
+    #[must_use]
+    pub fn whole_seconds(self) -> u64 {
+        self.0 / 1_000_000_000
     }
 
     /// In seconds.

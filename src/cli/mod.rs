@@ -1,5 +1,10 @@
 //! Arguments, wiring, hints and exit codes: 0 fine, 1 findings or incomplete, 2 error.
 
+mod diagnose;
+mod json;
+mod load;
+mod report;
+mod run;
 mod trace;
 
 use std::process::ExitCode;
@@ -15,6 +20,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run prompts through a model, with a purge between them, and say what became of the memory
+    Run(Box<run::Command>),
+    /// Say what went wrong with memory, and by what chain of events
+    Diagnose(diagnose::Command),
+    /// Print the state that a trace ends in, in tables
+    Report(report::Command),
     /// Tools on trace files
     #[command(subcommand)]
     Trace(trace::Command),
@@ -24,6 +35,9 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Run(command) => command.run(),
+        Command::Diagnose(command) => command.run(),
+        Command::Report(command) => command.run(),
         Command::Trace(command) => command.run(),
     };
     result.unwrap_or_else(|error| {

@@ -1,5 +1,7 @@
 //! Double entry: bytes move between accounts of one device, and all accounts sum to zero.
 
+use crate::ledger::digest::digest;
+
 /// Where bytes can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
@@ -13,33 +15,42 @@ pub enum Account {
     Live,
     /// Rounding of live buffers.
     Slack,
-    /// Release requested, not completed.
+    /// Release requested, not completed; rounding included.
     Pending,
-    /// Released, but held by a graph.
+    /// Released, but held by a graph; rounding included.
     Held,
 }
 
 /// The balances of one device. Only the driver's may be negative.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Accounts([i128; 7]);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accounts {
+    balances: [i128; 7],
+}
+digest!(Accounts { balances });
 
 impl Accounts {
     /// What an account holds.
     #[must_use]
     pub fn get(&self, account: Account) -> i128 {
-        self.0[account as usize]
+        self.balances[account as usize]
     }
 
     /// Always zero.
     #[must_use]
     pub fn sum(&self) -> i128 {
-        self.0.iter().sum()
+        self.balances.iter().sum()
     }
 
-    /// Bytes in segments, in use or not.
+    /// Bytes in segments, in use or not. Does not include the driver's context.
     #[must_use]
     pub fn reserved(&self) -> i128 {
         -self.get(Account::Driver) - self.get(Account::Context)
+    }
+
+    /// All that the driver gave: segments and context.
+    #[must_use]
+    pub fn given(&self) -> i128 {
+        -self.get(Account::Driver)
     }
 
     /// Moves bytes; returns what the source lacked, which then came from the driver.
@@ -47,11 +58,11 @@ impl Accounts {
         let mut lacking = 0;
         if from != Account::Driver {
             lacking = (bytes - self.get(from)).max(0);
-            self.0[Account::Driver as usize] -= lacking;
-            self.0[from as usize] += lacking;
+            self.balances[Account::Driver as usize] -= lacking;
+            self.balances[from as usize] += lacking;
         }
-        self.0[from as usize] -= bytes;
-        self.0[to as usize] += bytes;
+        self.balances[from as usize] -= bytes;
+        self.balances[to as usize] += bytes;
         lacking
     }
 }

@@ -1,113 +1,60 @@
 //! The pure, total fold of events into state: any sequence of events gives a state, never a panic.
+//!
+//! The state mirrors the domains of [`crate::event`]. What does not fit becomes an [`Anomaly`]; what is too much
+//! is counted and not kept ([`limits`]). Nothing here reads a clock, a file or the environment.
+//!
+//! ```
+//! use vramscope::base::{Bytes, DeviceId, Nanos, SegmentId, Seq, StreamId};
+//! use vramscope::event::{SegmentReserved, Stamped};
+//! use vramscope::ledger::{Account, Ledger};
+//!
+//! let mut ledger = Ledger::default();
+//! let event = SegmentReserved {
+//!     device: DeviceId(0),
+//!     segment: SegmentId(0),
+//!     stream: StreamId(0),
+//!     bytes: Bytes::mib(2),
+//! };
+//! ledger.apply(&Stamped { seq: Seq(0), at: Nanos(5), event: event.into() });
+//! assert_eq!(ledger.device(DeviceId(0)).get(Account::Cached), 2 << 20);
+//! ```
 
 mod accounts;
 mod anomaly;
+mod device;
 mod digest;
+mod fold;
+mod graph;
+mod kill;
+mod launch;
+pub mod limits;
+mod mark;
 mod memory;
-
-use std::collections::BTreeMap;
-
-use crate::base::{Bytes, DeviceId, NameId, Nanos, OwnerId, Seq};
-use crate::event::{Event, Stamped};
+mod meter;
+mod model;
+mod owner;
+mod pool;
+mod purge;
+mod query;
+mod refusal;
+mod run;
+mod table;
 
 pub use accounts::{Account, Accounts};
-pub use anomaly::{Anomalies, Anomaly, KEPT, Why};
-pub use digest::Untimed;
-pub use memory::{Buffer, Memory, Obituary, Segment, Slot, State};
-
-/// The state that a trace folds into.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Ledger {
-    memory: Memory,
-    names: BTreeMap<NameId, Box<str>>,
-    next: Option<Seq>,
-    lost: u64,
-    last: Untimed<Nanos>,
-}
-
-impl Ledger {
-    /// Folds one event.
-    pub fn apply(&mut self, stamped: &Stamped) {
-        let seq = stamped.seq;
-        if self.next.unwrap_or_default() != seq {
-            self.memory.anomalies.add(seq, Why::SeqHole);
-        }
-        if stamped.at < self.last.0 {
-            self.memory.anomalies.add(seq, Why::TimeWentBack);
-        }
-        self.next = Some(Seq(seq.0.saturating_add(1)));
-        self.last.0 = self.last.0.max(stamped.at);
-        let memory = &mut self.memory;
-        let live = [State::Live];
-        let released = [State::Pending, State::Held];
-        match &stamped.event {
-            Event::NameDefined(e) => {
-                self.names.insert(e.name, e.text.clone());
-            }
-            Event::DeviceOpened(e) => {
-                memory.post(
-                    seq,
-                    e.device,
-                    Account::Driver,
-                    Account::Context,
-                    i128::from(e.context.0),
-                );
-            }
-            Event::SegmentReserved(e) => memory.reserved(seq, e),
-            Event::SegmentReturned(e) => memory.returned(seq, e.segment),
-            Event::BufferAllocated(e) => memory.allocated(seq, e),
-            Event::ReleaseRequested(e) => {
-                memory.moved(seq, e.buffer, e.generation, &live, Some(State::Pending))
-            }
-            Event::BufferHeld(e) => {
-                memory.moved(seq, e.buffer, e.generation, &[State::Pending], Some(State::Held));
-            }
-            Event::ReleaseCompleted(e) => memory.moved(seq, e.buffer, e.generation, &released, None),
-            Event::BufferKilled(e) => memory.killed(seq, stamped.at, e),
-            Event::Gap(e) => self.lost = self.lost.saturating_add(e.lost),
-            _ => {}
-        }
-    }
-
-    /// The balances of a device; all zero where it is not known.
-    #[must_use]
-    pub fn device(&self, device: DeviceId) -> Accounts {
-        self.memory.accounts.get(&device).cloned().unwrap_or_default()
-    }
-
-    /// The books of memory.
-    #[must_use]
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    /// The text of a name.
-    #[must_use]
-    pub fn name(&self, name: NameId) -> Option<&str> {
-        self.names.get(&name).map(AsRef::as_ref)
-    }
-
-    /// How many events gaps say were lost.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
-
-    /// Requested bytes of live buffers by owner.
-    #[must_use]
-    pub fn live_by_owner(&self) -> BTreeMap<OwnerId, Bytes> {
-        let mut sums = BTreeMap::new();
-        for buffer in self.memory.slots.values().filter_map(|s| s.buffer.as_ref()) {
-            if buffer.state == State::Live {
-                *sums.entry(buffer.owner).or_insert(Bytes::ZERO) += buffer.requested;
-            }
-        }
-        sums
-    }
-
-    /// A digest of the state without its times.
-    #[must_use]
-    pub fn digest(&self) -> u64 {
-        digest::of(self)
-    }
-}
+pub use anomaly::{Anomalies, Anomaly, Why};
+pub use device::{Device, Devices, Opening};
+pub use fold::Ledger;
+pub use graph::{Baked, Graph, Graphs};
+pub use kill::{Kills, Obituary};
+pub use launch::{Copies, InFlight, Kernel, Launches, Quantized, Timing, Work};
+pub use mark::Mark;
+pub use memory::{Buffer, Memory, Segment, Slot, State};
+pub use meter::{Meters, Reading};
+pub use model::{Loss, Model, Models, Source};
+pub use owner::{Owner, Owners, Registration};
+pub use pool::{Entry, Part, Pool, Pools, Vitality};
+pub use purge::{Claim, Layers, Purge, Purges, Rest, StageRun, Survivor};
+pub use query::{Census, FreeSpace};
+pub use refusal::{EntryThen, Failure, GraphThen, Refusals, Refused};
+pub use run::{PhaseRun, Prompt, Run, Stream, Tokens};
+pub use table::Table;

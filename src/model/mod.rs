@@ -17,6 +17,7 @@
 
 pub mod bundled;
 mod config;
+pub mod engine;
 mod error;
 mod files;
 mod llama;

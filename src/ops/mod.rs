@@ -4,8 +4,11 @@
 //! count), so that a captured graph serves every position and every count up to its padding.
 
 pub mod host;
+pub mod int8;
 pub mod linear;
 pub mod llama;
+pub mod nvfp4;
+pub mod rotate;
 
 use crate::device::{HostArguments, KernelFault};
 use crate::ops::host::shape::{Positions, ShapeError};

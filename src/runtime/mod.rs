@@ -43,7 +43,7 @@ pub use error::{Killer, OutOfMemory, Part, RefusedUse, RuntimeError};
 pub use graph::{GRAPH_CACHE_LIMIT, Graph, GraphCache};
 pub use owner::{Claim, Owner};
 pub use pool::{Entry, Pool, PoolConfig};
-pub use prompt::{Phase, Prompt};
+pub use prompt::{Phase, Prompt, layer_span};
 pub use purge::{Busy, PurgeReport, PurgeRequest, StageReport, Survivor};
 pub use stream::{Call, Stream};
 

@@ -140,6 +140,10 @@ pub(crate) mod spans {
         tracing::info_span!("inference.prompt", prompt, vramscope.seq = Empty, error.type = Empty)
     }
 
+    pub(crate) fn layer(index: usize) -> Span {
+        tracing::debug_span!("model.layer", layer = index)
+    }
+
     pub(crate) fn phase(phase: Phase) -> Span {
         match phase {
             Phase::Prefill => tracing::info_span!("inference.prefill", vramscope.seq = Empty),

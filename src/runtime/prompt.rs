@@ -38,6 +38,12 @@ impl Runtime {
     }
 }
 
+/// The span of a layer's launches. Enter it around them.
+#[must_use]
+pub fn layer_span(index: usize) -> Span {
+    spans::layer(index)
+}
+
 impl Prompt {
     /// Runs one phase inside its span, and states how many tokens it processed or made.
     ///
