@@ -135,7 +135,8 @@ impl Allocator {
     /// The sizes of segment to try for a request that found no block: the shared size, then the least.
     pub(super) fn segment_sizes(&self, requested: Bytes) -> [Bytes; 2] {
         let need = self.rounded(requested);
-        let least = Bytes(need).round_up(self.config.granularity.0.min(need.next_power_of_two()));
+        let power = need.checked_next_power_of_two().unwrap_or(u64::MAX);
+        let least = Bytes(need).round_up(self.config.granularity.0.min(power));
         let own = Bytes(need).round_up(self.config.granularity.0);
         let shared = match self.class(need) {
             Class::Small => self.config.small_segment,
