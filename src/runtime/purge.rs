@@ -277,17 +277,17 @@ impl Running<'_> {
                 self.claimed(stage, graphs, dropped, claims);
             }
         }
+        // What is owned passively goes with its handles: there is nobody to tell.
+        let mut told = Vec::new();
         for target in targets {
-            let made = target
-                .owner
-                .upgrade()
-                .map(|owner| owner.clear())
-                .unwrap_or_default();
-            self.claimed(stage, target, made, claims);
+            if let Some(owner) = target.owner.upgrade() {
+                self.claimed(stage, target, owner.clear(), claims);
+                told.push(target.id);
+            }
         }
         let mut state = self.runtime.shared.lock();
         let index = self.id.0 as usize - 1;
-        state.purges[index].cleared.entry(stage).or_default().extend(ids);
+        state.purges[index].cleared.entry(stage).or_default().extend(told);
         drop(state);
         if stage == Stage::ExecutorCaches {
             let (count, bytes) = self.kill(stage, claims, |cleared_by, bytes| {
