@@ -113,6 +113,7 @@ fn record(view: &RecordView) -> Value {
         "ended": view.ended.map(|outcome| outcome.word()),
         "lost": lost.collect::<Value>(),
         "anomalies": view.anomalies,
+        "first_anomalies": view.first_anomalies.iter().map(|odd| json!({ "seq": odd.seq.0, "why": format!("{:?}", odd.why) })).collect::<Value>(),
         "in_flight": view.in_flight,
         "refused": refused.collect::<Value>(),
         "allocations_failed": view.allocations_failed,

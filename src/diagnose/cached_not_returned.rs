@@ -1,8 +1,9 @@
 //! CACHED_NOT_RETURNED: free memory stayed in segments after a purge that returns them to the driver.
 //!
 //! A segment without any buffer has no reason to stay: a warning at any size. Free bytes beside a live buffer can't
-//! go back; they are information, and only where they are large ([`Thresholds`](crate::diagnose::Thresholds)). A
-//! purge without the stage `return` promises nothing.
+//! go back: a warning where they are what the purge's own claims are short of on the device, and else information,
+//! only where they are large ([`Thresholds`](crate::diagnose::Thresholds)). A purge without the stage `return`
+//! promises nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,9 @@ fn judge(view: &View<'_>, id: PurgeId, purge: &Purge, device: DeviceId, rest: &R
     let on = view.device(device);
     let share =
         rest.pinned_bytes.saturating_mul(1000) >= rest.reserved * i128::from(view.limits.pinned_permille);
-    let pinned = rest.pinned_bytes >= i128::from(view.limits.pinned_bytes.0) && share;
+    let large = rest.pinned_bytes >= i128::from(view.limits.pinned_bytes.0) && share;
+    let short = shortfall(purge, device).min(rest.pinned_bytes);
+    let is_short = short > i128::from(view.limits.claim_tolerance.0);
     let (severity, bytes, headline, next_step) = if rest.empty_bytes > 0 {
         let (segments, bytes) = (count(rest.empty_segments, "segment"), size(rest.empty_bytes));
         (
@@ -38,10 +41,15 @@ fn judge(view: &View<'_>, id: PurgeId, purge: &Purge, device: DeviceId, rest: &R
             format!("{segments} without any buffer ({bytes}) stayed on {on} after purge#{id}"),
             "return cached segments last: after every stage that frees",
         )
-    } else if pinned {
+    } else if large || is_short {
         let (segments, bytes) = (count(rest.pinned_segments, "segment"), size(rest.pinned_bytes));
+        let severity = if is_short {
+            Severity::Warning
+        } else {
+            Severity::Info
+        };
         (
-            Severity::Info,
+            severity,
             rest.pinned_bytes,
             format!("{bytes} are free on {on} after purge#{id}, but buffers pin {segments}"),
             "release or move the buffers that pin them, or allocate long-lived ones first",
@@ -80,6 +88,21 @@ fn judge(view: &View<'_>, id: PurgeId, purge: &Purge, device: DeviceId, rest: &R
         next_step: next_step.to_owned(),
     };
     Some(finding.with_chain(chain))
+}
+
+/// By how much what the owners freed, by their word and by the books, exceeds what the device got back.
+fn shortfall(purge: &Purge, device: DeviceId) -> i128 {
+    let (mut claimed, mut freed, mut back) = (0, 0, 0);
+    for run in &purge.stages {
+        for layers in run.layers.iter().filter(|layers| layers.device == device) {
+            if run.stage != Stage::ReturnCached {
+                claimed += i128::from(layers.claimed.0);
+            }
+            freed += layers.allocator_freed();
+            back += layers.device_freed();
+        }
+    }
+    claimed.min(freed) - back
 }
 
 /// Which owners' survivors sit in how many segments.

@@ -186,7 +186,9 @@ fn left_alone(view: &View<'_>, id: PurgeId, purge: &Purge) -> Vec<Finding> {
             .owner(survivor.owner)
             .map(|registration| registration.cleared_by);
         let ran = duty.is_some_and(|duty| purge.ran(duty));
-        if !ran || spoke.contains(&survivor.owner) || survivor.holder == Holder::Stream {
+        let source = (survivor.buffer, survivor.generation);
+        let by_design = view.ledger.models().sources().contains_key(&source);
+        if !ran || by_design || spoke.contains(&survivor.owner) || survivor.holder == Holder::Stream {
             continue;
         }
         let bytes = survivor.storage.map_or(0, |storage| storage.size());

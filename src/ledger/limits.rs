@@ -29,7 +29,7 @@ pub const POOLS: usize = 1 << 12;
 /// Entries of all pools at once.
 pub const ENTRIES: usize = 1 << 18;
 /// Parts of one entry.
-pub const PARTS: usize = 8;
+pub const PARTS: usize = 64;
 /// Graphs at once.
 pub const GRAPHS: usize = 1 << 12;
 /// Baked buffers of all graphs at once.

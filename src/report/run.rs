@@ -2,7 +2,7 @@
 
 use crate::base::{Nanos, PromptId};
 use crate::event::{GapCause, Outcome, Phase, Refusal};
-use crate::ledger::Ledger;
+use crate::ledger::{Anomaly, Ledger};
 use crate::report::row::{Column, Row, display_as_line, span};
 
 /// One phase of one prompt.
@@ -47,6 +47,9 @@ impl Row for PhaseRow {
 
 display_as_line!(PhaseRow);
 
+/// Anomalies that are shown; all are counted.
+const ANOMALIES_SHOWN: usize = 16;
+
 /// How whole the record is, and what was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordView {
@@ -58,6 +61,8 @@ pub struct RecordView {
     pub lost: Vec<(GapCause, u64)>,
     /// Events that did not fit the ones before.
     pub anomalies: u64,
+    /// The first of them.
+    pub first_anomalies: Vec<Anomaly>,
     /// Work that was not seen to be done.
     pub in_flight: u64,
     /// Refused uses, by reason.
@@ -117,6 +122,7 @@ pub(super) fn record(ledger: &Ledger) -> RecordView {
         ended: run.ended().map(|(outcome, _)| outcome),
         lost: lost.filter(|(_, count)| *count > 0).collect(),
         anomalies: ledger.anomalies().total(),
+        first_anomalies: ledger.anomalies().iter().take(ANOMALIES_SHOWN).copied().collect(),
         in_flight: ledger.launches().in_flight().len() as u64,
         refused: refused.filter(|(_, count)| *count > 0).collect(),
         allocations_failed: ledger.refusals().failures_total(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::base::{BufferId, Bytes, Generation, Nanos, PurgeId};
+use crate::base::{BufferId, Bytes, Generation, Nanos, OwnerId, PurgeId};
 use crate::device::DeviceError;
 use crate::event::{Refusal, Stage};
 
@@ -133,11 +133,13 @@ pub struct RefusedUse {
     pub device_found: String,
     /// Who allocated it.
     pub owner: String,
+    /// Its number.
+    pub owner_id: OwnerId,
     /// What for.
     pub site: String,
     /// When.
     pub allocated_at: Nanos,
-    /// The stage whose duty it is to clear the owner.
+    /// The stage whose duty it is to clear the owner; where a graph is stale, to drop graphs.
     pub cleared_by: Stage,
     /// The pool entry's key and parts, where it is in a pool.
     pub entry: Option<(String, Vec<Part>)>,
@@ -220,6 +222,11 @@ impl fmt::Display for RefusedUse {
                     killer.purge, killer.stage, killer.threshold.0, killer.at
                 ),
             )?;
+            let what = if self.graph.is_some() {
+                "the graph dropped"
+            } else {
+                "cleared"
+            };
             let instead = match &killer.cleared_instead {
                 None => "which did not run".to_owned(),
                 Some(owners) if owners.is_empty() => "which cleared nothing".to_owned(),
@@ -227,7 +234,7 @@ impl fmt::Display for RefusedUse {
             };
             line(
                 "should be",
-                format!("cleared by stage {} of that purge, {instead}", self.cleared_by),
+                format!("{what} by stage {} of that purge, {instead}", self.cleared_by),
             )?;
         }
         line(

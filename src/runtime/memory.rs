@@ -220,7 +220,7 @@ impl State {
     /// Empties the storage of a slot, whoever holds it.
     pub(super) fn kill(&mut self, slot: u32, purge: PurgeId, stage: Stage) -> Bytes {
         let entry = &self.slots[slot as usize];
-        let (generation, bytes, life) = (entry.generation(), entry.requested, entry.life);
+        let (generation, bytes, phase) = (entry.generation(), entry.requested, entry.life);
         let stamp = self.probe.record(BufferKilled {
             buffer: State::buffer_id(slot),
             generation,
@@ -229,13 +229,15 @@ impl State {
         });
         self.free_storage(slot);
         let entry = &mut self.slots[slot as usize];
+        let life = entry.storage();
         entry.obituary = Some(Obituary {
             generation,
             purge,
             stage,
             at: stamp.at,
+            life,
         });
-        if life == Life::Live {
+        if phase == Life::Live {
             entry.life = Life::Dead;
         } else {
             self.retire(slot);

@@ -329,9 +329,10 @@ impl Running<'_> {
         claims: &mut BTreeMap<DeviceId, Bytes>,
     ) {
         let (mut entries, mut bytes) = (0, Bytes::ZERO);
+        let asked = owner.cleared_by == stage || stage == Stage::UnregisterPinsAgain;
         let state = self.runtime.shared.lock();
         for claim in made {
-            if claim.entries == 0 && claim.bytes == Bytes::ZERO {
+            if !asked && claim.entries == 0 {
                 continue;
             }
             state.probe.record(OwnerCleared {
@@ -345,6 +346,9 @@ impl Running<'_> {
             entries = entries.max(claim.entries);
             bytes += claim.bytes;
             *claims.entry(claim.device).or_default() += claim.bytes;
+        }
+        if !asked && entries == 0 {
+            return;
         }
         let (id, name) = (self.id, &owner.name);
         self.report.log.push(format!(

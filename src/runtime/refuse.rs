@@ -2,7 +2,8 @@
 
 use crate::base::Bytes;
 use crate::base::Generation;
-use crate::event::{AccessRefused, Refusal};
+use crate::base::OwnerId;
+use crate::event::{AccessRefused, OwnerKind, Refusal, Stage};
 use crate::runtime::error::{Killer, Part, RefusedUse};
 use crate::runtime::state::{Baked, State};
 use crate::runtime::{Buffer, RuntimeError};
@@ -23,7 +24,8 @@ impl State {
     pub(super) fn refuse(&mut self, refused: Use<'_>) -> RuntimeError {
         let buffer = refused.buffer;
         let device = self.spaces[refused.device * 2].name.clone();
-        let mut report = self.report(buffer.slot, buffer.generation, refused.op, refused.argument);
+        let handle = (buffer.slot, buffer.generation);
+        let mut report = self.report(handle, refused.op, refused.argument, None);
         report.refusal = refused.refusal;
         report.bytes_needed = refused.bytes;
         report.device_needed = device;
@@ -33,30 +35,46 @@ impl State {
         self.state_refusal(report)
     }
 
-    /// States a refused replay.
+    /// States a refused replay. Whose duty it was is the cache of graphs', not the buffer's owner.
     pub(super) fn refuse_replay(&mut self, graph: u32, key: &str, baked: &Baked) -> RuntimeError {
-        let mut report = self.report(baked.slot, baked.generation, key, &baked.argument);
+        let duty = self.owners.iter().find(|owner| owner.kind == OwnerKind::Graphs);
+        let duty = duty.map(|owner| owner.cleared_by);
+        let mut report = self.report((baked.slot, baked.generation), key, &baked.argument, duty);
         report.refusal = Refusal::StaleGraph;
         report.graph = Some((graph, baked.node));
         self.state_refusal(report)
     }
 
-    fn report(&self, slot: u32, expected: Generation, op: &str, argument: &str) -> RefusedUse {
+    fn report(
+        &self,
+        (slot, expected): (u32, Generation),
+        op: &str,
+        argument: &str,
+        duty: Option<Stage>,
+    ) -> RefusedUse {
         let entry = &self.slots[slot as usize];
         let device = self.spaces[entry.space].name.clone();
         let alive = entry.generation() == expected;
-        let obituary = entry.obituary.filter(|obituary| obituary.generation == expected);
+        let obituary = entry
+            .obituary
+            .as_ref()
+            .filter(|obituary| obituary.generation == expected);
+        let storage = obituary.map_or_else(|| entry.storage(), |obituary| obituary.life.clone());
+        let owner_duty = self
+            .owners
+            .get(storage.owner.0 as usize)
+            .map(|owner| owner.cleared_by);
+        let cleared_by = duty.or(owner_duty).unwrap_or(Stage::OwnerCaches);
         let killer = obituary.and_then(|obituary| {
             let purge = self.purges.get((obituary.purge.0 as usize).checked_sub(1)?)?;
-            let cleared_by = self.owners.get(entry.owner.0 as usize)?.cleared_by;
             let cleared = purge.cleared.get(&cleared_by);
+            let names = |owners: &Vec<OwnerId>| owners.iter().map(|owner| self.owner_name(*owner)).collect();
             Some(Killer {
                 purge: obituary.purge,
                 stage: obituary.stage,
                 threshold: purge.threshold,
                 at: obituary.at,
-                cleared_instead: cleared
-                    .map(|owners| owners.iter().map(|owner| self.owner_name(*owner)).collect()),
+                cleared_instead: cleared.map(names),
             })
         });
         RefusedUse {
@@ -67,14 +85,15 @@ impl State {
             buffer: State::buffer_id(slot),
             expected,
             found: entry.generation(),
-            bytes_needed: entry.requested,
-            bytes_found: if alive { entry.requested } else { Bytes::ZERO },
+            bytes_needed: storage.requested,
+            bytes_found: if alive { storage.requested } else { Bytes::ZERO },
             device_needed: device.clone(),
             device_found: device,
-            owner: self.owner_name(entry.owner),
-            site: entry.site.clone(),
-            allocated_at: entry.allocated_at,
-            cleared_by: self.owners[entry.owner.0 as usize].cleared_by,
+            owner: self.owner_name(storage.owner),
+            owner_id: storage.owner,
+            site: storage.site,
+            allocated_at: storage.allocated_at,
+            cleared_by,
             entry: self.entry_of(slot, expected),
             killer,
         }
@@ -105,7 +124,7 @@ impl State {
             buffer: report.buffer,
             expected: report.expected,
             found: report.found,
-            owner: self.slots[report.buffer.0 as usize].owner,
+            owner: report.owner_id,
             graph: report.graph.map(|(graph, _)| crate::base::GraphId(graph)),
             purge: report.killer.as_ref().map(|killer| killer.purge),
         });

@@ -73,13 +73,23 @@ pub(super) enum Life {
     Dead,
 }
 
-/// How a slot's storage was taken away.
-#[derive(Clone, Copy, Debug)]
+/// How a slot's storage was taken away, and what it was: the slot may be used again by then.
+#[derive(Clone, Debug)]
 pub(super) struct Obituary {
     pub(super) generation: Generation,
     pub(super) purge: PurgeId,
     pub(super) stage: Stage,
     pub(super) at: Nanos,
+    pub(super) life: Storage,
+}
+
+/// What a slot's storage is, or was.
+#[derive(Clone, Debug)]
+pub(super) struct Storage {
+    pub(super) requested: Bytes,
+    pub(super) owner: OwnerId,
+    pub(super) site: String,
+    pub(super) allocated_at: Nanos,
 }
 
 /// One slot of the buffer table.
@@ -106,6 +116,15 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) fn generation(&self) -> Generation {
         Generation(self.cell.load(Ordering::Acquire))
+    }
+
+    pub(super) fn storage(&self) -> Storage {
+        Storage {
+            requested: self.requested,
+            owner: self.owner,
+            site: self.site.clone(),
+            allocated_at: self.allocated_at,
+        }
     }
 
     /// From here on every older handle, pool entry and graph is stale.

@@ -27,7 +27,14 @@ pub struct Health {
 #[derive(Debug)]
 pub struct FileRecorder {
     clock: Clock,
-    writer: Mutex<Writer>,
+    file: Mutex<Recording>,
+}
+
+/// A file that is written, or was.
+#[derive(Debug)]
+enum Recording {
+    Open(Box<Writer>),
+    Ended(Health, Stamp),
 }
 
 impl FileRecorder {
@@ -67,42 +74,57 @@ impl FileRecorder {
         writer.begin_events(Nanos(0))?;
         Ok(FileRecorder {
             clock,
-            writer: Mutex::new(writer),
+            file: Mutex::new(Recording::Open(Box::new(writer))),
         })
     }
 
     /// How the recording fares so far.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.lock().health()
+        match &*self.lock() {
+            Recording::Open(writer) => writer.health(),
+            Recording::Ended(health, _) => health.clone(),
+        }
     }
 
     /// Ends the file with a trailer that holds the count and the ledger's `digest`. A recording that lost events gets
-    /// no trailer and stays *truncated*.
+    /// no trailer and stays *truncated*. Facts that are stated later, such as those of an orderly shutdown, are not
+    /// kept. Ending twice does nothing.
     ///
     /// # Errors
     /// What the system says.
-    pub fn finish(self, digest: u64) -> io::Result<Health> {
-        let writer = self.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
+    pub fn finish(&self, digest: u64) -> io::Result<Health> {
+        let mut file = self.lock();
+        let (health, stamp) = match &*file {
+            Recording::Open(writer) => (writer.health(), writer.last_stamp()),
+            Recording::Ended(health, _) => return Ok(health.clone()),
+        };
+        let Recording::Open(writer) = std::mem::replace(&mut *file, Recording::Ended(health, stamp)) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         let payload = [writer.next.to_le_bytes(), digest.to_le_bytes()].concat();
         let closed = writer.close(Some((BlockKind::Trailer, &payload)));
         closed.map_err(io::Error::from)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Recording> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Record for FileRecorder {
     fn record(&self, event: &Event) -> Stamp {
-        let mut writer = self.lock();
-        let stamp = Stamp {
-            seq: Seq(writer.next),
-            at: self.clock.now().max(writer.last),
-        };
-        writer.push(event, stamp.at);
-        stamp
+        match &mut *self.lock() {
+            Recording::Open(writer) => {
+                let stamp = Stamp {
+                    seq: Seq(writer.next),
+                    at: self.clock.now().max(writer.last),
+                };
+                writer.push(event, stamp.at);
+                stamp
+            }
+            Recording::Ended(_, last) => *last,
+        }
     }
 }
 
@@ -138,7 +160,9 @@ mod tests {
         let recorder =
             FileRecorder::create(&path, &Header::default(), Clock::manual()).expect("a fresh path");
         // Growing a file that is open for reading only is refused, as on a full disk.
-        recorder.lock().slots.file = File::open(&path).expect("the file just made");
+        if let super::Recording::Open(writer) = &mut *recorder.lock() {
+            writer.slots.file = File::open(&path).expect("the file just made");
+        }
         let count = 2000;
         for index in 0..count {
             recorder.record(&event(index));

@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-use crate::base::Nanos;
-use crate::event::{Event, Stamped};
+use crate::base::{Nanos, Seq};
+use crate::event::{Event, Stamp, Stamped};
 use crate::trace::block::{kept_blocks, put_header};
 use crate::trace::codec::{Bases, encode, put_varint};
 use crate::trace::format::{BlockHead, BlockKind, HEADER, Header, SLOT, Start, WriteError};
@@ -172,6 +172,14 @@ impl Writer {
     }
 
     /// Closes the file, with a last block of this kind and content where the recording lost nothing.
+    /// The stamp of the last event.
+    pub(super) fn last_stamp(&self) -> Stamp {
+        Stamp {
+            seq: Seq(self.next.saturating_sub(1)),
+            at: self.last,
+        }
+    }
+
     pub(super) fn close(mut self, end: Option<(BlockKind, &[u8])>) -> Result<Health, WriteError> {
         if let Some((kind, payload)) = end.filter(|_| self.health.lost == 0) {
             let slot = match &mut self.ring {

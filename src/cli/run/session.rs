@@ -20,7 +20,7 @@ use crate::model::engine::{Engine, EngineError, EngineOptions};
 use crate::model::{LlamaModel, bundled};
 use crate::plan::purge::KILL_THRESHOLD;
 use crate::runtime::{
-    Busy, Healed, PurgeReport, PurgeRequest, Runtime, RuntimeConfig, RuntimeError, StalePolicy,
+    Busy, DeviceIndex, Healed, PurgeReport, PurgeRequest, Runtime, RuntimeConfig, RuntimeError, StalePolicy,
 };
 use crate::trace::{FileRecorder, Header, Health, SCHEMA_VERSION, TraceReader};
 
@@ -52,6 +52,7 @@ struct Model {
 }
 
 /// What the prompts gave, up to the first that failed.
+#[derive(Default)]
 pub(super) struct Work {
     pub(super) answers: Vec<Answer>,
     pub(super) purges: Vec<PurgeReport>,
@@ -100,7 +101,21 @@ pub(super) fn run(command: &Command) -> Result<ExitCode, Failure> {
     if !command.json {
         output::begin(command, &model.name, model.bundled, threshold);
     }
-    let mut work = prompts(command, &runtime, device, model, threshold);
+    let mut work = Work::default();
+    let (engine, error) = match engine(command, &runtime, device, model) {
+        Ok(engine) => {
+            let result = answer_all(command, &runtime, &engine, threshold, &mut work);
+            (Some(engine), result.err())
+        }
+        Err(error) => (None, Some(error)),
+    };
+    if let Some(error) = error {
+        work.refused = matches!(
+            &error,
+            EngineError::Runtime(RuntimeError::Refused(_) | RuntimeError::PurgeRefused { .. })
+        );
+        work.error = Some(error.into());
+    }
     work.healed = runtime.healed();
     let outcome = if work.error.is_some() {
         Outcome::Failed
@@ -108,8 +123,9 @@ pub(super) fn run(command: &Command) -> Result<ExitCode, Failure> {
         Outcome::Complete
     };
     let ended = runtime.end(outcome);
-    drop(runtime);
-    let health = close(recorder, &path);
+    let health = close(&recorder, &path);
+    // The record ends with what was on the device at the end; letting it go is not part of the run.
+    drop(engine);
     if work.error.is_none() {
         ended?;
     }
@@ -167,39 +183,13 @@ fn note_settings(command: &Command, runtime: &Runtime, model: &str, threshold: B
     runtime.note_config("kill_threshold", &threshold.0.to_string());
 }
 
-/// Runs the prompts, with a purge between them; what fails ends them.
-fn prompts(
+/// The model, ready to run on a stream of its own.
+fn engine(
     command: &Command,
     runtime: &Runtime,
-    device: crate::runtime::DeviceIndex,
+    device: DeviceIndex,
     model: Model,
-    threshold: Bytes,
-) -> Work {
-    let mut work = Work {
-        answers: Vec::new(),
-        purges: Vec::new(),
-        error: None,
-        refused: false,
-        healed: Healed::default(),
-    };
-    if let Err(error) = answer_all(command, runtime, device, model, threshold, &mut work) {
-        work.refused = matches!(
-            &error,
-            EngineError::Runtime(RuntimeError::Refused(_) | RuntimeError::PurgeRefused { .. })
-        );
-        work.error = Some(error.into());
-    }
-    work
-}
-
-fn answer_all(
-    command: &Command,
-    runtime: &Runtime,
-    device: crate::runtime::DeviceIndex,
-    model: Model,
-    threshold: Bytes,
-    work: &mut Work,
-) -> Result<(), EngineError> {
+) -> Result<Engine, EngineError> {
     let stream = runtime.open_stream(device, "compute")?;
     let options = EngineOptions {
         precision: command.precision,
@@ -209,6 +199,17 @@ fn answer_all(
     };
     let engine = Engine::new(runtime, &stream, model.model, options)?;
     engine.flag_for_ejection(!command.keep.contains(&model.name));
+    Ok(engine)
+}
+
+/// Runs the prompts, with a purge between them; what fails ends them.
+fn answer_all(
+    command: &Command,
+    runtime: &Runtime,
+    engine: &Engine,
+    threshold: Bytes,
+    work: &mut Work,
+) -> Result<(), EngineError> {
     let bar = progress();
     engine.load(|done, total| {
         bar.set_length(total as u64);
@@ -261,10 +262,7 @@ fn progress() -> ProgressBar {
 }
 
 /// Folds what was recorded and puts the digest into the trailer. A failure degrades the recording, not the run.
-fn close(recorder: Arc<FileRecorder>, path: &Path) -> Result<Health, String> {
-    let Some(recorder) = Arc::into_inner(recorder) else {
-        return Err("the recorder is still in use".to_owned());
-    };
+fn close(recorder: &FileRecorder, path: &Path) -> Result<Health, String> {
     let health = recorder.health();
     if let Some(failure) = health.failure {
         return Err(format!(

@@ -1,5 +1,6 @@
 //! Keys and values of the sequence so far.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::{Bytes, OwnerId};
@@ -15,16 +16,19 @@ pub(super) struct KvCache {
     runtime: Runtime,
     stream: Stream,
     owner: OwnerId,
+    /// Shared with the model: they are ejected together.
+    flagged: Arc<AtomicBool>,
     layers: Mutex<Option<Arc<Layers>>>,
 }
 
 impl KvCache {
-    pub(super) fn open(runtime: &Runtime, stream: &Stream) -> Arc<KvCache> {
+    pub(super) fn open(runtime: &Runtime, stream: &Stream, flagged: Arc<AtomicBool>) -> Arc<KvCache> {
         runtime.own("model.kv_cache", OwnerKind::Cache, Stage::UnloadModels, |owner| {
             KvCache {
                 runtime: runtime.clone(),
                 stream: stream.clone(),
                 owner,
+                flagged,
                 layers: Mutex::new(None),
             }
         })
@@ -60,6 +64,10 @@ impl Owner for KvCache {
         let entries = layers.len() as u64;
         let buffers = layers.into_iter().flat_map(|(keys, values)| [keys, values]);
         vec![release_all(&self.runtime, &self.stream, entries, buffers)]
+    }
+
+    fn is_flagged(&self) -> bool {
+        self.flagged.load(Ordering::Relaxed)
     }
 }
 

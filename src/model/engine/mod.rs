@@ -13,6 +13,7 @@ mod sources;
 mod weights;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::event::Outcome;
 use crate::model::LlamaModel;
@@ -43,6 +44,7 @@ pub struct Engine {
     weights: Arc<Weights>,
     cache: Arc<KvCache>,
     context: usize,
+    flagged: Arc<AtomicBool>,
 }
 
 /// What a prompt gave.
@@ -71,11 +73,13 @@ impl Engine {
             .context
             .unwrap_or(most)
             .min(model.config().max_position_embeddings);
+        let flagged = Arc::new(AtomicBool::new(false));
         Ok(Engine {
             pools: Pools::open(runtime, stream, &options),
             graphs: GraphCache::open(runtime, "nvfp4_runtime.graph_cache"),
-            weights: Weights::open(runtime, stream),
-            cache: KvCache::open(runtime, stream),
+            weights: Weights::open(runtime, stream, Arc::clone(&flagged)),
+            cache: KvCache::open(runtime, stream, Arc::clone(&flagged)),
+            flagged,
             runtime: runtime.clone(),
             stream: stream.clone(),
             model,
@@ -92,7 +96,7 @@ impl Engine {
 
     /// Flags the model for ejection by a selective purge, or keeps it.
     pub fn flag_for_ejection(&self, eject: bool) {
-        self.weights.flag(eject);
+        self.flagged.store(eject, Ordering::Relaxed);
     }
 
     /// Puts the weights on the device, unless they are there. Tells `progress` of each tensor: how many are

@@ -89,13 +89,13 @@ pub(super) struct Weights {
     source_owner: OwnerId,
     resident: Mutex<Option<Arc<Resident>>>,
     sources: Mutex<BTreeMap<String, Source>>,
-    flagged: AtomicBool,
+    flagged: Arc<AtomicBool>,
     /// Layers that were rotated or quantized on this device and are marked as done.
     applied: AtomicU64,
 }
 
 impl Weights {
-    pub(super) fn open(runtime: &Runtime, stream: &Stream) -> Arc<Weights> {
+    pub(super) fn open(runtime: &Runtime, stream: &Stream, flagged: Arc<AtomicBool>) -> Arc<Weights> {
         let source_owner = sources::own(runtime);
         runtime.own("model.weights", OwnerKind::Model, Stage::UnloadModels, |owner| {
             Weights {
@@ -105,14 +105,10 @@ impl Weights {
                 source_owner,
                 resident: Mutex::new(None),
                 sources: Mutex::new(BTreeMap::new()),
-                flagged: AtomicBool::new(false),
+                flagged,
                 applied: AtomicU64::new(0),
             }
         })
-    }
-
-    pub(super) fn flag(&self, eject: bool) {
-        self.flagged.store(eject, Ordering::Relaxed);
     }
 
     pub(super) fn resident(&self) -> Option<Arc<Resident>> {
