@@ -6,6 +6,7 @@
 mod error;
 pub mod host;
 mod kernel;
+pub mod sim;
 
 use crate::base::{Bytes, LaunchId, Nanos};
 
@@ -184,7 +185,7 @@ pub trait Device: Send {
     /// Waits until all work on the queue is done.
     ///
     /// # Errors
-    /// What that work met.
+    /// What that work met. Nothing of it is in flight then either.
     fn synchronize(&mut self, queue: Queue) -> Result<(), DeviceError>;
 
     /// From now on, launches and copies on `queue` go into a graph, with their addresses as they are.
@@ -214,6 +215,7 @@ pub trait Device: Send {
     /// What the graph's nodes took since the last call; empty where the device does not time them.
     fn node_timings(&mut self, graph: GraphHandle) -> Vec<NodeTiming>;
 
-    /// Moves what was done since the last call to `into`, in the order in which it was done.
+    /// Moves what was done since the last call to `into`, in the order in which it was done. Work that was
+    /// given up since earlier work failed is done too.
     fn completions(&mut self, into: &mut Vec<Completion>);
 }

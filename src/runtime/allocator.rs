@@ -70,11 +70,14 @@ pub(super) struct Placement {
     pub(super) block: Bytes,
 }
 
+/// Free blocks of one stream and class by length, segment and offset: the first that fits is the smallest.
+type FreeBlocks = BTreeSet<(u64, SegmentId, u64)>;
+
 #[derive(Debug, Default)]
 pub(super) struct Allocator {
     config: AllocatorConfig,
     segments: BTreeMap<SegmentId, Segment>,
-    free: BTreeMap<(StreamId, Class), BTreeSet<(u64, SegmentId, u64)>>,
+    free: BTreeMap<(StreamId, Class), FreeBlocks>,
     cached: u64,
     in_use: u64,
 }

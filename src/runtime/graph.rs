@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::base::{Bytes, Generation, GraphId, OwnerId, StreamId};
+use crate::base::{Bytes, Generation, GraphId, LaunchId, OwnerId, StreamId};
 use crate::event::{
     CaptureBegan, CaptureEnded, GraphBaked, GraphDropped, GraphKernelTimed, GraphReplayed, Outcome,
     OwnerKind, ReleaseCause, Stage,
@@ -71,13 +71,7 @@ impl Graph {
     fn bakes_any_of(&self, owners: &[OwnerId]) -> bool {
         let state = self.shared.lock();
         let graph = state.graphs.get(&self.id);
-        graph.is_some_and(|graph| {
-            let owner = |slot: u32| state.slots[slot as usize].owner;
-            graph
-                .baked
-                .iter()
-                .any(|baked| owners.contains(&owner(baked.slot)))
-        })
+        graph.is_some_and(|graph| graph.baked.iter().any(|baked| owners.contains(&baked.owner)))
     }
 
     fn drop_for(mut self, cause: ReleaseCause) {
@@ -95,14 +89,20 @@ impl Stream {
     /// Captures what `work` launches on this stream. Allocations are allowed meanwhile; buffers that the
     /// graph baked stay held until it is dropped.
     ///
+    /// Waits for the stream first: an allocation in the capture may return segments, and nobody can wait for a
+    /// stream that is captured.
+    ///
     /// # Errors
-    /// What `work` or the driver says; then there is no graph.
+    /// What `work` or the driver says, or what work before it met; then there is no graph.
     pub fn capture(
         &self,
         key: &str,
         work: impl FnOnce() -> Result<(), RuntimeError>,
     ) -> Result<Graph, RuntimeError> {
         let mut state = self.shared.lock();
+        if state.stream(self.id).capture.is_none() {
+            state.synchronize(self.id.0 as usize)?;
+        }
         let graph = state.next.graph();
         let span = spans::capture(graph, key);
         let queue = state.stream(self.id).queue;
@@ -216,11 +216,10 @@ impl State {
         let Some(graph) = self.graphs.remove(&id) else {
             return;
         };
-        let (device, queue) = (self.stream(graph.stream).device, self.stream(graph.stream).queue);
+        let device = self.stream(graph.stream).device;
         if !self.stream(graph.stream).in_flight.is_empty() && self.stream(graph.stream).capture.is_none() {
-            // A failure of earlier work is stated to whoever waits for the stream next.
-            let _ = self.devices[device].synchronize(queue);
-            self.settle(device);
+            let result = self.synchronize(graph.stream.0 as usize);
+            self.stream(graph.stream).failure = result.err();
         }
         self.state_timings(id, device, graph.handle);
         self.probe.record(GraphDropped { graph: id, cause });
@@ -259,7 +258,9 @@ impl State {
     /// Whether dropping the last handle would free the storage at once.
     pub(super) fn would_free(&self, slot: u32, generation: Generation) -> bool {
         let entry = &self.slots[slot as usize];
-        entry.generation() == generation && entry.life == Life::Live && entry.bakes == 0
+        let done = |(stream, launch): &(StreamId, LaunchId)| self.is_done(*stream, *launch);
+        let free = entry.bakes == 0 && entry.foreign_uses.iter().all(done);
+        free && entry.life == Life::Live && entry.generation() == generation
     }
 }
 
@@ -316,16 +317,13 @@ impl GraphCache {
         state.clock += 1;
         let now = state.clock;
         let heal = self.runtime.stale_policy() == StalePolicy::Rebuild;
+        let cached = state.graphs.get(key);
         if heal
-            && state
-                .graphs
-                .get(key)
-                .is_some_and(|cached| cached.graph.is_stale())
+            && cached.is_some_and(|cached| cached.graph.is_stale())
+            && let Some(cached) = state.graphs.remove(key)
         {
-            if let Some(cached) = state.graphs.remove(key) {
-                cached.graph.drop_for(ReleaseCause::Stale);
-                self.runtime.note_healed_graph();
-            }
+            cached.graph.drop_for(ReleaseCause::Stale);
+            self.runtime.note_healed_graph();
         }
         if let Some(cached) = state.graphs.get_mut(key) {
             cached.used = now;

@@ -246,7 +246,9 @@ impl State {
     }
 
     fn find_place(&mut self, request: Request<'_>) -> Result<Placement, RuntimeError> {
-        self.complete_releases();
+        if !self.pending.is_empty() {
+            self.settle(self.spaces[request.space].device);
+        }
         if let Some(placement) = self.spaces[request.space]
             .allocator
             .place(request.stream, request.bytes)

@@ -186,6 +186,7 @@ impl Runtime {
             device: device.0,
             queue,
             in_flight: Default::default(),
+            failure: None,
             capture: None,
         });
         Ok(Stream {
@@ -240,7 +241,8 @@ impl Runtime {
         })
     }
 
-    /// Whether dropping the handle would free the storage at once: it is alive, and no graph baked it.
+    /// Whether dropping the handle would free the storage at once: it is alive, no graph baked it, and no other
+    /// stream may still use it.
     #[must_use]
     pub fn would_free(&self, buffer: &Buffer) -> bool {
         self.shared.lock().would_free(buffer.slot, buffer.generation)

@@ -128,7 +128,12 @@ impl Runtime {
         };
         let span = spans::purge(id, &profile);
         let _entered = span.enter();
-        self.quiesce(id, request, &profile, &span)?;
+        let busy = if steps.is_empty() {
+            None
+        } else {
+            Some(request.busy)
+        };
+        self.quiesce(id, (request.threshold, busy), &profile, &span)?;
         let mut running = Running {
             runtime: self,
             id,
@@ -146,40 +151,59 @@ impl Runtime {
             },
         };
         for step in &steps {
-            running.stage(*step)?;
+            if let Err(error) = running.stage(*step) {
+                self.fail_purge(id);
+                return Err(error);
+            }
         }
         running.end(!steps.is_empty())
     }
 
+    /// States that the purge stopped half way.
+    fn fail_purge(&self, purge: PurgeId) {
+        let outcome = Outcome::Failed;
+        let state = self.shared.lock();
+        state.probe.record(PurgeEnded { purge, outcome });
+    }
+
+    /// Sees to work in flight and states the beginning. A purge with nothing to do leaves work alone.
     fn quiesce(
         &self,
         purge: PurgeId,
-        request: &PurgeRequest,
+        (threshold, busy): (Bytes, Option<Busy>),
         profile: &str,
         span: &tracing::Span,
     ) -> Result<(), RuntimeError> {
         let mut state = self.shared.lock();
-        let mut in_flight = state.in_flight();
-        if in_flight > 0 && request.busy == Busy::Refuse {
+        if busy.is_some() {
+            state.settle_all();
+        }
+        let in_flight = state.in_flight();
+        if in_flight > 0 && busy == Some(Busy::Refuse) {
             span.record("error.type", "in_flight");
             state.probe.record_in(span, PurgeRefused { purge, in_flight });
             return Err(RuntimeError::PurgeRefused { purge, in_flight });
         }
-        if request.busy == Busy::Wait {
-            state.synchronize_all()?;
-            in_flight = 0;
-        }
+        let waited = match busy {
+            Some(Busy::Wait) => state.synchronize_all(),
+            _ => Ok(()),
+        };
+        let in_flight = state.in_flight();
         let profile = state.probe.name(profile);
         state.probe.record_in(
             span,
             PurgeBegan {
                 purge,
                 profile,
-                threshold: request.threshold,
+                threshold,
                 in_flight,
             },
         );
-        Ok(())
+        drop(state);
+        if waited.is_err() {
+            self.fail_purge(purge);
+        }
+        waited
     }
 }
 
@@ -249,21 +273,21 @@ impl Running<'_> {
             .filter(|owner| dependents && owner.kind == OwnerKind::Graphs)
         {
             if let Some(owner) = graphs.owner.upgrade().filter(|_| !ids.contains(&graphs.id)) {
-                let dropped = owner.drop_dependents(&self.with_weights(&ids));
+                let dropped = owner.drop_dependents(&self.with_weights(&ids, step.scope));
                 self.claimed(stage, graphs, dropped, claims);
             }
         }
+        // What is owned passively goes with its handles: there is nobody to tell.
+        let mut told = Vec::new();
         for target in targets {
-            let made = target
-                .owner
-                .upgrade()
-                .map(|owner| owner.clear())
-                .unwrap_or_default();
-            self.claimed(stage, target, made, claims);
+            if let Some(owner) = target.owner.upgrade() {
+                self.claimed(stage, target, owner.clear(), claims);
+                told.push(target.id);
+            }
         }
         let mut state = self.runtime.shared.lock();
-        let index = state.purges.len() - 1;
-        state.purges[index].cleared.entry(stage).or_default().extend(ids);
+        let index = self.id.0 as usize - 1;
+        state.purges[index].cleared.entry(stage).or_default().extend(told);
         drop(state);
         if stage == Stage::ExecutorCaches {
             let (count, bytes) = self.kill(stage, claims, |cleared_by, bytes| {
@@ -279,12 +303,14 @@ impl Running<'_> {
         }
     }
 
-    /// A model's graphs bake its weights and caches, which are owners of their own.
-    fn with_weights(&self, ids: &[OwnerId]) -> Vec<OwnerId> {
+    /// A model's graphs bake its weights and caches too, which may be owners of their own. Where some models
+    /// stay, so do the graphs that bake nothing but theirs.
+    fn with_weights(&self, ids: &[OwnerId], scope: Scope) -> Vec<OwnerId> {
         let owners = self.runtime.owners();
+        let stays = |owner: &Registered| scope == Scope::Flagged && owner.owner.upgrade().is_some();
         let models = owners
             .iter()
-            .filter(|owner| owner.cleared_by == Stage::UnloadModels);
+            .filter(|owner| owner.cleared_by == Stage::UnloadModels && !stays(owner));
         let is_model = owners
             .iter()
             .any(|o| ids.contains(&o.id) && o.kind == OwnerKind::Model);

@@ -8,7 +8,7 @@ use crate::base::{
     BufferId, Bytes, DeviceId, EntryId, Generation, GraphId, LaunchId, Nanos, OwnerId, PoolId, PromptId,
     PurgeId, SegmentId, StreamId,
 };
-use crate::device::{Completion, Device, GraphHandle, Queue, Space};
+use crate::device::{Completion, Device, DeviceError, GraphHandle, Queue, Space};
 use crate::event::{OwnerKind, Stage};
 use crate::runtime::allocator::{Allocator, Placement};
 use crate::runtime::probe::Probe;
@@ -28,6 +28,8 @@ pub(super) struct StreamState {
     pub(super) queue: Queue,
     /// Issued and not known to be done, in order.
     pub(super) in_flight: VecDeque<LaunchId>,
+    /// What a wait met that had nobody to tell. Whoever waits next hears it.
+    pub(super) failure: Option<DeviceError>,
     pub(super) capture: Option<CaptureState>,
 }
 
@@ -43,6 +45,8 @@ pub(super) struct CaptureState {
 pub(super) struct Baked {
     pub(super) slot: u32,
     pub(super) generation: Generation,
+    /// Whose it was then; the slot may be someone else's by now.
+    pub(super) owner: OwnerId,
     pub(super) node: u64,
     pub(super) argument: String,
 }

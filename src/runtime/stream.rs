@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{Bytes, LaunchId, NameId, StreamId};
-use crate::device::{Access, Kernel, Launch, MAX_SPANS, Scalar, Space, Span};
+use crate::device::{Access, DeviceError, Kernel, Launch, MAX_SPANS, Scalar, Space, Span};
 use crate::event::{
     CopyIssued, Direction, Event, KernelLaunched, QuantizeCounted, Refusal, Uses, WorkCompleted,
 };
@@ -205,6 +205,11 @@ impl Stream {
             .record_in(&span, self.copied(id, direction, size, [from].into_iter()));
         let result = state.devices[self.device].download(queue, id, address, into);
         state.settle(self.device);
+        // A download is over when it returns, also where it failed and the device does not count it as done.
+        state.stream(self.id).in_flight.retain(|launch| *launch != id);
+        if let Some(earlier) = state.stream(self.id).failure.take() {
+            return Err(earlier.into());
+        }
         Ok(result?)
     }
 
@@ -254,17 +259,18 @@ impl Stream {
     /// What that work met.
     pub fn synchronize(&self) -> Result<(), RuntimeError> {
         let mut state = self.shared.lock();
-        let queue = state.stream(self.id).queue;
-        let result = state.devices[self.device].synchronize(queue);
-        state.settle(self.device);
-        Ok(result?)
+        Ok(state.synchronize(self.id.0 as usize)?)
     }
 
-    /// Lets later work on this stream wait for what is on `other` now.
+    /// Lets later work on this stream wait for what is on `other` now. A queue of one device can't wait for one
+    /// of another: there the caller waits.
     ///
     /// # Errors
     /// What the driver says.
     pub fn wait_for(&self, other: &Stream) -> Result<(), RuntimeError> {
+        if other.device != self.device {
+            return other.synchronize();
+        }
         let mut state = self.shared.lock();
         let (queue, theirs) = (state.stream(self.id).queue, state.stream(other.id).queue);
         let mark = state.devices[self.device].mark(theirs)?;
@@ -366,6 +372,7 @@ impl State {
             capture.baked.push(Baked {
                 slot: buffer.slot,
                 generation: buffer.generation,
+                owner: self.slots[buffer.slot as usize].owner,
                 node,
                 argument: format!("{kernel}.{}", argument.name),
             });
@@ -393,6 +400,24 @@ impl State {
         self.complete_releases();
     }
 
+    /// Books what all devices have done by now.
+    pub(super) fn settle_all(&mut self) {
+        for device in 0..self.devices.len() {
+            self.settle(device);
+        }
+    }
+
+    /// Waits for a stream's work, and books it. What an earlier wait met and could not say is said now.
+    pub(super) fn synchronize(&mut self, stream: usize) -> Result<(), DeviceError> {
+        let (device, queue) = (self.streams[stream].device, self.streams[stream].queue);
+        let result = self.devices[device].synchronize(queue);
+        self.settle(device);
+        match self.streams[stream].failure.take() {
+            Some(earlier) => Err(earlier),
+            None => result,
+        }
+    }
+
     /// Waits for all work on all streams.
     pub(super) fn synchronize_all(&mut self) -> Result<(), RuntimeError> {
         let mut first = Ok(());
@@ -400,9 +425,7 @@ impl State {
             if self.streams[index].capture.is_some() {
                 continue;
             }
-            let (device, queue) = (self.streams[index].device, self.streams[index].queue);
-            let result = self.devices[device].synchronize(queue);
-            self.settle(device);
+            let result = self.synchronize(index);
             first = first.and(result);
         }
         Ok(first?)

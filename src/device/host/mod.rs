@@ -11,7 +11,7 @@ mod queue;
 use std::collections::HashMap;
 
 use crate::base::clock::Clock;
-use crate::base::{Bytes, LaunchId};
+use crate::base::{Bytes, LaunchId, Nanos};
 use crate::device::{
     Address, Completion, Description, Device, DeviceError, GraphHandle, Kind, Launch, Mark, MemoryInfo,
     NodeTiming, Queue, Space,
@@ -130,13 +130,26 @@ impl HostDevice {
     /// Runs a queue's work, and that of others as far as it waits for them.
     fn drain(&mut self, queue: Queue) -> Result<(), DeviceError> {
         while let Some(task) = self.queue(queue)?.pop() {
-            if let Task::Wait(mark) = task {
-                self.run_until(mark)?;
-                continue;
-            }
-            self.execute(queue, task)?;
+            self.run_task(queue, task)?;
         }
         Ok(())
+    }
+
+    /// What comes after a failure on a queue can't be trusted: it is given up, and done with.
+    fn run_task(&mut self, queue: Queue, task: Task) -> Result<(), DeviceError> {
+        let result = match task {
+            Task::Wait(mark) => self.run_until(mark),
+            other => self.execute(other),
+        };
+        if result.is_err() {
+            let given_up = self.queue(queue)?.clear();
+            let done = given_up.into_iter().map(|launch| Completion {
+                launch,
+                took: Nanos(0),
+            });
+            self.done.extend(done);
+        }
+        result
     }
 
     /// A mark that nobody holds is one that was reached.
@@ -147,14 +160,13 @@ impl HostDevice {
         while let Some(task) = self.queue(queue)?.pop() {
             match task {
                 Task::Mark(reached) if reached == mark => return Ok(()),
-                Task::Wait(other) => self.run_until(other)?,
-                other => self.execute(queue, other)?,
+                other => self.run_task(queue, other)?,
             }
         }
         Ok(())
     }
 
-    fn execute(&mut self, queue: Queue, task: Task) -> Result<(), DeviceError> {
+    fn execute(&mut self, task: Task) -> Result<(), DeviceError> {
         let began = self.clock.now();
         let (id, result) = match task {
             Task::Mark(_) | Task::Wait(_) => return Ok(()),
@@ -178,13 +190,7 @@ impl HostDevice {
             launch: id,
             took: self.clock.now().since(began),
         });
-        if let Err(error) = result {
-            // What came after the failure on this queue can't be trusted.
-            let queue = self.queue(queue)?;
-            queue.clear();
-            return Err(error);
-        }
-        Ok(())
+        result
     }
 }
 

@@ -9,6 +9,10 @@ use crate::device::{Address, DeviceError, GraphHandle, HostArguments, Launch, Ma
 
 /// One entry of a queue.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all work is launches, and none is boxed on the way"
+)]
 pub(super) enum Task {
     Launch(LaunchId, Launch),
     Copy {
@@ -25,6 +29,17 @@ pub(super) enum Task {
     Replay(LaunchId, GraphHandle),
     Mark(Mark),
     Wait(Mark),
+}
+
+impl Task {
+    /// Its number, where someone waits for its completion.
+    fn id(&self) -> Option<LaunchId> {
+        match self {
+            Task::Launch(id, _) | Task::Replay(id, _) => Some(*id),
+            Task::Copy { id, .. } | Task::Upload { id, .. } => Some(*id),
+            Task::Mark(_) | Task::Wait(_) => None,
+        }
+    }
 }
 
 /// First in, first out. While a capture is open, launches go into the graph instead.
@@ -47,8 +62,9 @@ impl WorkQueue {
         self.tasks.pop_front()
     }
 
-    pub(super) fn clear(&mut self) {
-        self.tasks.clear();
+    /// Empties the queue; what is given up by that.
+    pub(super) fn clear(&mut self) -> Vec<LaunchId> {
+        self.tasks.drain(..).filter_map(|task| task.id()).collect()
     }
 
     pub(super) fn holds(&self, mark: Mark) -> bool {
