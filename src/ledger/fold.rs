@@ -149,6 +149,10 @@ impl Ledger {
     }
 
     fn kill(&mut self, mark: Mark, e: &BufferKilled) {
+        // Of what a ring wrote over, it keeps a death without the life before it.
+        if self.run.is_in_kept_part() && self.memory.is_death_alone(e) {
+            return;
+        }
         let Some(obituary) = self.memory.killed(mark, e, &mut self.anomalies) else {
             return;
         };

@@ -397,6 +397,13 @@ impl Memory {
         Some(buffer)
     }
 
+    /// Whether a death ended no storage that the record knows.
+    pub(crate) fn is_death_alone(&mut self, e: &BufferKilled) -> bool {
+        self.slots
+            .get_mut(e.buffer.0)
+            .is_none_or(|slot| slot.buffer.is_none())
+    }
+
     pub(crate) fn killed(&mut self, mark: Mark, e: &BufferKilled, odd: &mut Anomalies) -> Option<Obituary> {
         let all = [State::Live, State::Pending, State::Held];
         let buffer = self.find(mark, (e.buffer, e.generation), &all, odd)?;

@@ -185,6 +185,11 @@ impl Run {
         self.last = self.last.max(mark.at);
     }
 
+    /// Whether the record is still in what a ring kept of the events that it wrote over.
+    pub(crate) fn is_in_kept_part(&self) -> bool {
+        self.skippable > 0
+    }
+
     /// A gap. One that a ring leaves says in advance that numbers will be missing, its own among them.
     pub(crate) fn gap(&mut self, mark: Mark, e: &Gap, odd: &mut Anomalies) {
         self.gaps += 1;
