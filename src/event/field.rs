@@ -58,7 +58,7 @@ macro_rules! id_fields {
     ($($name:ident($repr:ty)),*) => {$(
         impl Field for $name {
             const TYPE: &'static str = stringify!($name);
-            #[inline]
+            #[inline(always)]
             fn put<S: FieldSink>(&self, name: &'static str, sink: &mut S) {
                 sink.id(name, $name::SPACE, u64::from(self.0));
             }
@@ -71,7 +71,7 @@ macro_rules! id_fields {
 
         impl Field for Option<$name> {
             const TYPE: &'static str = concat!(stringify!($name), "?");
-            #[inline]
+            #[inline(always)]
             fn put<S: FieldSink>(&self, name: &'static str, sink: &mut S) {
                 sink.maybe_id(name, $name::SPACE, self.map(|id| u64::from(id.0)));
             }
@@ -104,7 +104,7 @@ macro_rules! number_fields {
     ($($name:ty, $label:literal, $get:expr, $make:expr;)*) => {$(
         impl Field for $name {
             const TYPE: &'static str = $label;
-            #[inline]
+            #[inline(always)]
             fn put<S: FieldSink>(&self, name: &'static str, sink: &mut S) {
                 sink.number(name, $get(self));
             }

@@ -65,7 +65,7 @@ macro_rules! facts {
                 }),*],
             };
 
-            #[inline]
+            #[inline(always)]
             pub(super) fn put<S: $crate::event::FieldSink>(&self, sink: &mut S) {
                 $($crate::event::Field::put(&self.$field, stringify!($field), sink);)*
                 let _ = sink;
@@ -119,7 +119,7 @@ macro_rules! words {
         impl $crate::event::Field for $name {
             const TYPE: &'static str = stringify!($name);
             const WORDS: &'static [&'static str] = &[$($word),+];
-            #[inline]
+            #[inline(always)]
             fn put<S: $crate::event::FieldSink>(&self, name: &'static str, sink: &mut S) {
                 sink.word(name, *self as u8, Self::WORDS);
             }
@@ -158,7 +158,7 @@ macro_rules! event_kinds {
             }
 
             /// Writes the fields in their declared order.
-            #[inline]
+            #[inline(always)]
             pub fn put<S: FieldSink>(&self, sink: &mut S) {
                 match self { $(Event::$name(fact) => fact.put(sink),)* }
             }

@@ -2,8 +2,9 @@
 
 use crate::base::{Nanos, Seq};
 use crate::event::Stamped;
-use crate::trace::codec::{Bases, decode, encode, put_varint, take_varint};
-use crate::trace::format::{BlockHead, BlockKind, HEADER, Header, SLOT, Start, word};
+use crate::trace::codec::{Bases, decode, encode, take_varint};
+use crate::trace::draft::Draft;
+use crate::trace::format::{BlockHead, BlockKind, HEADER, Header, SLOT, Start, TEXT_MAX, word};
 
 /// Bytes before the frames of a kept block: its place, number of blocks, kept events, lost events.
 const KEPT_HEAD: usize = 32;
@@ -132,7 +133,7 @@ pub(super) fn kept_blocks<'a>(
 ) -> Vec<(BlockHead, Vec<u8>)> {
     let mut blocks: Vec<(BlockHead, Vec<u8>)> = Vec::new();
     let mut bases = Bases::new();
-    let (mut body, mut frame) = (Vec::new(), Vec::new());
+    let mut draft = Draft::new();
     let (mut seq, mut time) = (0, Nanos(0));
     let fresh = |at: Nanos| {
         let head = BlockHead {
@@ -144,15 +145,15 @@ pub(super) fn kept_blocks<'a>(
     };
     for stamped in events {
         loop {
-            body.clear();
-            frame.clear();
-            put_varint(&mut body, stamped.seq.0 - seq);
-            encode(&stamped.event, stamped.at.since(time).0, &mut bases, &mut body);
-            put_varint(&mut frame, body.len() as u64);
+            draft.clear();
+            let mut out = draft.fill();
+            out.varint(stamped.seq.0 - seq);
+            out.done();
+            encode(&stamped.event, stamped.at.since(time).0, &mut bases, &mut draft);
+            let bytes = draft.sealed();
             match blocks.last_mut() {
-                Some((_, payload)) if HEADER + payload.len() + frame.len() + body.len() <= SLOT => {
-                    payload.extend_from_slice(&frame);
-                    payload.extend_from_slice(&body);
+                Some((_, payload)) if HEADER + payload.len() + bytes.len() <= SLOT => {
+                    payload.extend_from_slice(bytes);
                     break;
                 }
                 // Encoded again, against the new block's own bases.
@@ -182,13 +183,17 @@ pub(super) fn kept_blocks<'a>(
 
 /// The payload of a header block.
 pub(super) fn put_header(header: &Header) -> Vec<u8> {
-    let mut payload = Vec::new();
+    let mut payload = Draft::new();
+    let mut out = payload.fill();
     for number in [header.schema, header.process, header.unix_zero.0] {
-        put_varint(&mut payload, number);
+        out.varint(number);
     }
-    let end = header.command.floor_char_boundary(header.command.len().min(4096));
-    payload.extend_from_slice(&header.command.as_bytes()[..end]);
-    payload
+    let end = header
+        .command
+        .floor_char_boundary(header.command.len().min(TEXT_MAX));
+    out.slice(&header.command.as_bytes()[..end]);
+    out.done();
+    payload.body().to_vec()
 }
 
 /// Reads what [`put_header`] wrote.

@@ -2,6 +2,7 @@
 
 use crate::base::IdSpace;
 use crate::event::{Event, FieldSink, FieldSource};
+use crate::trace::draft::{Draft, Fill};
 use crate::trace::format::TEXT_MAX;
 
 /// Last value of each family of ids, for each kind of event: a reader that skips a kind it does not know still
@@ -21,14 +22,6 @@ impl Bases {
     fn of(&mut self, tag: u8) -> &mut [u64; IdSpace::COUNT] {
         &mut self.0[usize::from(tag)]
     }
-}
-
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 /// Reads one varint and moves `bytes` past it. `None` where it is cut off or longer than 64 bits.
@@ -57,53 +50,56 @@ fn unzigzag(code: u64) -> i64 {
 }
 
 /// Writes the body of one frame: tag, time since the frame before, fields.
-pub(super) fn encode(event: &Event, since_last: u64, bases: &mut Bases, out: &mut Vec<u8>) {
-    out.push(event.tag());
-    put_varint(out, since_last);
-    event.put(&mut Sink {
+pub(super) fn encode(event: &Event, since_last: u64, bases: &mut Bases, draft: &mut Draft) {
+    let mut sink = Sink {
         bases: bases.of(event.tag()),
-        out,
-    });
+        out: draft.fill(),
+    };
+    sink.out.byte(event.tag());
+    sink.out.varint(since_last);
+    event.put(&mut sink);
+    sink.out.done();
 }
 
 struct Sink<'a> {
     bases: &'a mut [u64; IdSpace::COUNT],
-    out: &'a mut Vec<u8>,
+    out: Fill<'a>,
 }
 
 impl FieldSink for Sink<'_> {
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, _: &'static str, value: u64) {
-        put_varint(self.out, value);
+        self.out.varint(value);
     }
-    #[inline]
+    #[inline(always)]
     fn id(&mut self, _: &'static str, space: IdSpace, value: u64) {
         let base = &mut self.bases[space as usize];
-        put_varint(self.out, zigzag(value.wrapping_sub(*base) as i64));
+        self.out.varint(zigzag(value.wrapping_sub(*base) as i64));
         *base = value;
     }
-    #[inline]
+    #[inline(always)]
     fn maybe_id(&mut self, name: &'static str, space: IdSpace, value: Option<u64>) {
-        self.out.push(u8::from(value.is_some()));
+        self.out.byte(u8::from(value.is_some()));
         if let Some(value) = value {
             self.id(name, space, value);
         }
     }
-    #[inline]
+    #[inline(always)]
     fn ids(&mut self, name: &'static str, space: IdSpace, values: &[u32]) {
-        self.out.push(values.len() as u8);
+        self.out.byte(values.len() as u8);
         for value in values {
             self.id(name, space, u64::from(*value));
         }
     }
-    #[inline]
+    #[inline(always)]
     fn word(&mut self, _: &'static str, index: u8, _: &'static [&'static str]) {
-        self.out.push(index);
+        self.out.byte(index);
     }
+    #[inline(always)]
     fn text(&mut self, _: &'static str, value: &str) {
         let end = value.floor_char_boundary(TEXT_MAX.min(value.len()));
-        put_varint(self.out, end as u64);
-        self.out.extend_from_slice(&value.as_bytes()[..end]);
+        self.out.varint(end as u64);
+        self.out.slice(&value.as_bytes()[..end]);
     }
 }
 

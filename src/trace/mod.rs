@@ -13,6 +13,7 @@ mod carry;
 mod codec;
 mod copy;
 mod cut;
+mod draft;
 mod follower;
 mod format;
 mod reader;

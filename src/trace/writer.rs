@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::base::{Nanos, Seq};
 use crate::event::{Event, Stamp, Stamped};
 use crate::trace::block::{kept_blocks, put_header};
-use crate::trace::codec::{Bases, encode, put_varint};
+use crate::trace::codec::{Bases, encode};
+use crate::trace::draft::Draft;
 use crate::trace::format::{BlockHead, BlockKind, HEADER, Header, SLOT, Start, WriteError};
 use crate::trace::recorder::Health;
 use crate::trace::ring::Ring;
@@ -36,8 +37,7 @@ pub(super) struct Writer {
     bases: Bases,
     /// Time of the last event.
     pub(super) last: Nanos,
-    scratch: Vec<u8>,
-    frame: Vec<u8>,
+    draft: Draft,
     /// Number of the next event.
     pub(super) next: u64,
     health: Health,
@@ -82,8 +82,7 @@ impl Writer {
             crc: 0,
             bases: Bases::new(),
             last: Nanos(0),
-            scratch: Vec::with_capacity(SLOT),
-            frame: Vec::with_capacity(SLOT),
+            draft: Draft::new(),
             next: 0,
             health: Health::default(),
         })
@@ -136,7 +135,7 @@ impl Writer {
             return;
         }
         self.encode(event, at);
-        if HEADER + self.length + self.frame.len() > SLOT {
+        if HEADER + self.length + self.draft.sealed().len() > SLOT {
             if let Err(error) = self.begin_events(at) {
                 self.health.lost += 1;
                 self.health.failure.get_or_insert_with(|| reason(&error));
@@ -147,20 +146,19 @@ impl Writer {
         self.last = at;
         self.next += 1;
         self.health.recorded += 1;
-        self.slots.write(self.slot, HEADER + self.length, &self.frame);
-        self.length += self.frame.len();
-        self.crc = crc32c::crc32c_append(self.crc, &self.frame);
+        let frame = self.draft.sealed();
+        self.slots.write(self.slot, HEADER + self.length, frame);
+        self.length += frame.len();
+        self.crc = crc32c::crc32c_append(self.crc, frame);
         self.slots.commit(self.slot, self.length, self.crc);
     }
 
-    /// Fills `frame` with length and body. A frame that then goes to another block is encoded again,
-    /// since ids are coded against the block's own bases.
+    /// Fills `draft`. One that then goes to another block is encoded again, since ids are coded against the block's own
+    /// bases.
+    #[inline]
     fn encode(&mut self, event: &Event, at: Nanos) {
-        self.scratch.clear();
-        self.frame.clear();
-        encode(event, at.since(self.last).0, &mut self.bases, &mut self.scratch);
-        put_varint(&mut self.frame, self.scratch.len() as u64);
-        self.frame.extend_from_slice(&self.scratch);
+        self.draft.clear();
+        encode(event, at.since(self.last).0, &mut self.bases, &mut self.draft);
     }
 
     /// How the recording fares so far.
