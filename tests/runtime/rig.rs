@@ -60,7 +60,7 @@ impl Rig {
         };
         let runtime = Runtime::new(config, log.clone());
         let index = runtime.add_device(device(kind, 0, &clock));
-        let open = |name| runtime.open_stream(index, name).unwrap();
+        let open = |name| runtime.open_stream(index, name).expect("a stream opens");
         let owner = runtime.own_passively("test.things", OwnerKind::Other, Stage::OwnerCaches);
         Rig {
             stream: open("main"),
@@ -76,11 +76,11 @@ impl Rig {
     /// A stream of a second device.
     pub(crate) fn second_device(&self) -> Stream {
         let index = self.runtime.add_device(device(self.kind, 1, &self.clock));
-        self.runtime.open_stream(index, "far").unwrap()
+        self.runtime.open_stream(index, "far").expect("a stream opens")
     }
 
     pub(crate) fn allocate(&self, bytes: Bytes) -> Buffer {
-        self.try_allocate(bytes).unwrap()
+        self.try_allocate(bytes).expect("there is room")
     }
 
     pub(crate) fn try_allocate(&self, bytes: Bytes) -> Result<Buffer, RuntimeError> {
@@ -95,7 +95,9 @@ impl Rig {
 
     pub(crate) fn download(&self, buffer: &Buffer) -> Vec<u8> {
         let mut bytes = vec![0; buffer.bytes().0 as usize];
-        self.stream.download(buffer, &mut bytes).unwrap();
+        self.stream
+            .download(buffer, &mut bytes)
+            .expect("nothing fails here");
         bytes
     }
 
@@ -110,7 +112,7 @@ impl Rig {
     /// Kills everything from 1 MiB on, and nothing else.
     pub(crate) fn kill(&self) -> PurgeReport {
         let stages = Profile::Custom(vec![Stage::StorageKill]);
-        self.purge(stages, Busy::Wait).unwrap()
+        self.purge(stages, Busy::Wait).expect("a kill does not fail")
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -165,7 +167,8 @@ fn device(kind: Kind, index: u32, clock: &Clock) -> Box<dyn Device> {
                 vram: VRAM,
                 pinned: VRAM,
             };
-            Box::new(HostDevice::open(config, clock.clone()).unwrap())
+            let opened = HostDevice::open(config, clock.clone());
+            Box::new(opened.expect("there is address space"))
         }
         _ => {
             let config = SimConfig {
