@@ -299,7 +299,7 @@ impl World {
                 index,
                 context: Bytes::mib(3),
                 faults: faults(&mut random),
-                ..SimConfig::of(Bytes::mib(48 + random.below(64)))
+                ..SimConfig::of(Bytes::mib(26 + random.below(30)))
             };
             let device = SimDevice::open(config, random.bits(), clock.clone());
             truths.push(device.truth());
