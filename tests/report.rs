@@ -55,12 +55,12 @@ RunEnded outcome=failed
 "#;
 
 const TABLES: &str = r#"DEVICES
-device      kind           total      context     reserved         peak         live    live peak
-host:0      host        1.00 GiB     1.00 MiB     4.00 MiB     4.00 MiB       1000 B     2.00 MiB
+device          kind           total      context     reserved         peak         live    live peak
+host:0          host        1.00 GiB     1.00 MiB     4.00 MiB     4.00 MiB       1000 B     2.00 MiB
 
 SEGMENTS
-device      segments         live        slack       cached      pending         held  largest free
-host:0             1       1000 B         24 B     4.00 MiB          0 B          0 B      2.00 MiB
+device          segments         live        slack       cached      pending         held  largest free
+host:0                 1       1000 B         24 B     4.00 MiB          0 B          0 B      2.00 MiB
 
 OWNERS
 owner                             kind              live    live peak     retained  buffers  allocations  killed
@@ -73,9 +73,9 @@ nvfp4_runtime.act_q_pool              0      1      0         1         1       
 
 PURGES
 purge#1 profile kitchen-only: partial, buffers killed 1 (2.00 MiB), work in flight 0
-stage   device          claimed    allocator       device  killed
-3       host:0              0 B     2.00 MiB          0 B       1
-2c      host:0              0 B          0 B          0 B       0
+stage   device              claimed    allocator       device  killed
+3       host:0                  0 B     2.00 MiB          0 B       1
+2c      host:0                  0 B          0 B          0 B       0
 
 survivors of                      kept by         buffers        bytes
 gemm.cublas_workspaces            host_ref              1     1.00 KiB

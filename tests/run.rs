@@ -345,7 +345,7 @@ fn a_filter_opens_the_spans_of_single_launches() {
 #[test]
 fn a_full_disk_degrades_the_record_and_not_the_run() {
     let folder = tempfile::tempdir().expect("a folder");
-    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" run --no-graph --trace \"$1\"";
+    let script = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" run --no-graph --tokens 400 --trace \"$1\"";
     let output = Command::new("bash")
         .args(["-c", script, env!("CARGO_BIN_EXE_vramscope")])
         .arg(folder.path().join("run.vtrace"))

@@ -214,7 +214,7 @@ fn kernel(row: &KernelRow) -> Value {
         "timed": row.timed,
         "total_ns": row.total.0,
         "mean_ns": row.mean.0,
-        "longest_ns": row.longest.0,
+        "longest_ns": row.longest.map(|longest| longest.0),
         "share_permille": row.share_permille,
     })
 }

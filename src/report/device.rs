@@ -44,7 +44,7 @@ pub struct DeviceRow {
 /// Prints sizes against capacity; what segments hold is in the fields and in the summary's next table.
 impl Row for DeviceRow {
     const COLUMNS: &'static [Column] = &[
-        Column::word("device", 10),
+        Column::word("device", 14),
         Column::word("kind", 7),
         Column::figure("total", 11),
         Column::figure("context", 11),
@@ -74,7 +74,7 @@ pub(super) struct SpaceRow<'a>(pub(super) &'a DeviceRow);
 
 impl Row for SpaceRow<'_> {
     const COLUMNS: &'static [Column] = &[
-        Column::word("device", 10),
+        Column::word("device", 14),
         Column::figure("segments", 8),
         Column::figure("live", 11),
         Column::figure("slack", 11),

@@ -32,7 +32,7 @@ pub struct StageRow {
 impl Row for StageRow {
     const COLUMNS: &'static [Column] = &[
         Column::word("stage", 6),
-        Column::word("device", 10),
+        Column::word("device", 14),
         Column::figure("claimed", 11),
         Column::figure("allocator", 11),
         Column::figure("device", 11),

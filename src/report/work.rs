@@ -21,8 +21,8 @@ pub struct KernelRow {
     pub total: Nanos,
     /// The mean of the known times.
     pub mean: Nanos,
-    /// The longest launch; runs in graphs are not among them.
-    pub longest: Nanos,
+    /// The longest launch, where one is timed by itself; of runs in graphs only sums are known.
+    pub longest: Option<Nanos>,
     /// Its thousandths of the known times of all kernels.
     pub share_permille: u64,
 }
@@ -47,7 +47,7 @@ impl Row for KernelRow {
             self.timed.to_string(),
             span(self.total),
             span(self.mean),
-            span(self.longest),
+            self.longest.map_or_else(|| "-".to_owned(), span),
             format!("{}.{}%", self.share_permille / 10, self.share_permille % 10),
         ]
     }
@@ -152,7 +152,7 @@ pub(super) fn kernels(ledger: &Ledger) -> Vec<KernelRow> {
                 timed,
                 total,
                 mean: Nanos(total.0.checked_div(timed).unwrap_or(0)),
-                longest: alone.longest,
+                longest: (alone.timed > 0).then_some(alone.longest),
                 // At most 1000, so the narrowing is exact.
                 share_permille: (u128::from(total.0) * 1000).checked_div(sum).unwrap_or(0) as u64,
             }

@@ -132,18 +132,16 @@ impl Allocator {
         })
     }
 
-    /// The sizes of segment to try for a request that found no block: the shared size, then the least.
+    /// The sizes of segment to try for a request that found no block: the shared size, then what is needed.
     pub(super) fn segment_sizes(&self, requested: Bytes) -> [Bytes; 2] {
         let need = self.rounded(requested);
-        let power = need.checked_next_power_of_two().unwrap_or(u64::MAX);
-        let least = Bytes(need).round_up(self.config.granularity.0.min(power));
         let own = Bytes(need).round_up(self.config.granularity.0);
         let shared = match self.class(need) {
             Class::Small => self.config.small_segment,
             Class::Large if need < self.config.large_segment.0 / 2 => self.config.large_segment,
             Class::Large => own,
         };
-        [shared.max(Bytes(need)), least]
+        [shared.max(Bytes(need)), Bytes(need)]
     }
 
     pub(super) fn add_segment(

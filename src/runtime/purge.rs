@@ -329,7 +329,8 @@ impl Running<'_> {
         claims: &mut BTreeMap<DeviceId, Bytes>,
     ) {
         let (mut entries, mut bytes) = (0, Bytes::ZERO);
-        let asked = owner.cleared_by == stage || stage == Stage::UnregisterPinsAgain;
+        let again = stage == Stage::UnregisterPinsAgain && owner.cleared_by == Stage::UnregisterPins;
+        let asked = again || owner.cleared_by == stage;
         let state = self.runtime.shared.lock();
         for claim in made {
             if !asked && claim.entries == 0 {
@@ -420,7 +421,7 @@ impl Running<'_> {
         for (space, (before, after)) in state.spaces.iter().zip(before.iter().zip(&after)) {
             let claimed = claims.get(&space.id).copied();
             let moved = before.in_use != after.in_use || before.used != after.used;
-            if claimed.is_none() && !moved && space.space == Space::Pinned {
+            if claimed.unwrap_or_default() == Bytes::ZERO && !moved && space.space == Space::Pinned {
                 continue;
             }
             let claimed = claimed.unwrap_or_default();

@@ -15,7 +15,11 @@ use crate::device::{Access, Address, DeviceError, HostSlice, MAX_SPANS, MemoryIn
 /// Segments start at multiples of this.
 const ALIGNMENT: u64 = 64 << 10;
 
-/// One space: a row of addresses from `base`, as long as its budget rounded up.
+/// Addresses reserved for each byte of the budget. A driver maps pages wherever there are addresses, so free bytes
+/// in many small pieces are as good to it as in one; with room to spare the same holds here.
+const ADDRESSES_PER_BYTE: u64 = 4;
+
+/// One space: a row of addresses from `base`, longer than its budget.
 #[derive(Debug)]
 pub(super) struct Arena {
     map: MmapMut,
@@ -32,15 +36,12 @@ impl Arena {
             asked: budget,
             reason,
         };
-        let span = budget.round_up(ALIGNMENT).0.max(ALIGNMENT);
-        let len = usize::try_from(span).map_err(|error| refuse(error.to_string()))?;
-        if span > u64::MAX / 4 || isize::try_from(span).is_err() {
+        let least = budget.round_up(ALIGNMENT).0.max(ALIGNMENT);
+        if least > u64::MAX / 4 || isize::try_from(least).is_err() {
             return Err(refuse("it is more than a process can address".to_owned()));
         }
-        let map = MmapOptions::new()
-            .len(len)
-            .no_reserve_swap()
-            .map_anon()
+        let map = Arena::reserve_addresses(least.saturating_mul(ADDRESSES_PER_BYTE))
+            .or_else(|_| Arena::reserve_addresses(least))
             .map_err(|error| refuse(error.to_string()))?;
         Ok(Arena {
             map,
@@ -49,6 +50,11 @@ impl Arena {
             used: 0,
             segments: BTreeMap::new(),
         })
+    }
+
+    fn reserve_addresses(span: u64) -> std::io::Result<MmapMut> {
+        let len = usize::try_from(span).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        MmapOptions::new().len(len).no_reserve_swap().map_anon()
     }
 
     pub(super) fn info(&self) -> MemoryInfo {
