@@ -88,6 +88,22 @@ fn a_stale_graph_is_refused_by_node_and_argument() {
 }
 
 #[test]
+fn an_allocation_in_a_capture_returns_no_memory_under_work_in_flight() {
+    on_each(|rig| {
+        let buffer = rig.allocate(Bytes::mib(40));
+        for _ in 0..50 {
+            rig.increment(&rig.stream, &buffer).unwrap();
+        }
+        drop(buffer);
+        let graph = rig.stream.capture("large", || {
+            let large = rig.try_allocate(Bytes::mib(60))?;
+            rig.increment(&rig.stream, &large)
+        });
+        graph.unwrap().replay().unwrap();
+    });
+}
+
+#[test]
 fn a_failed_capture_leaves_no_graph_and_holds_nothing() {
     on_each(|rig| {
         let buffer = rig.allocate(Bytes(16));

@@ -21,7 +21,7 @@ pub(crate) fn open(rig: &Rig, limit: Bytes) -> Arc<Pool<u32>> {
 /// An entry whose larger part dies from 1 MiB on, and whose smaller one does not.
 fn take(pool: &Pool<u32>, key: u32) -> Arc<Entry> {
     pool.take(&key, &[("qx", Bytes(2_600_000)), ("scales", Bytes(320_000))])
-        .unwrap()
+        .expect("there is room")
 }
 
 fn outcomes(rig: &Rig) -> Vec<TakeOutcome> {

@@ -1,7 +1,7 @@
 //! Purges: stages, order, work in flight, claims, survivors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use vramscope::base::{Bytes, OwnerId};
 use vramscope::device::Kind;
@@ -25,9 +25,15 @@ struct Shelf {
     extra: Bytes,
 }
 
+impl Shelf {
+    fn held(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.buffers.lock().expect("no clearing panics")
+    }
+}
+
 impl Owner for Shelf {
     fn clear(&self) -> Vec<Claim> {
-        let buffers = std::mem::take(&mut *self.buffers.lock().unwrap());
+        let buffers = std::mem::take(&mut *self.held());
         let freed = buffers.iter().filter(|buffer| self.runtime.would_free(buffer));
         let bytes = freed.map(Buffer::bytes).sum::<Bytes>() + self.extra;
         vec![Claim {
@@ -62,8 +68,8 @@ fn put(rig: &Rig, shelf: &Shelf, bytes: Bytes) {
     let buffer = rig
         .runtime
         .allocate(&rig.stream, shelf.id, "a shelf", bytes)
-        .unwrap();
-    shelf.buffers.lock().unwrap().push(buffer);
+        .expect("there is room");
+    shelf.held().push(buffer);
 }
 
 /// A model, a workspace, a pool and a cache of graphs that baked memory of each, registered so that the order
@@ -104,24 +110,23 @@ impl Scene {
         put(rig, &self.model, Bytes::mib(12));
         put(rig, &self.workspace, Bytes::kib(512));
         let parts = [("qx", Bytes(2_600_000)), ("scales", Bytes(320_000))];
-        let entry = self.pool.take(&1, &parts).unwrap();
-        let (model, workspace) = (
-            self.model.buffers.lock().unwrap(),
-            self.workspace.buffers.lock().unwrap(),
-        );
+        let entry = self.pool.take(&1, &parts).expect("there is room");
+        let (model, workspace) = (self.model.held(), self.workspace.held());
         let all = [&model[0], &workspace[0], entry.part(0), entry.part(1)];
         let work = || {
             all.into_iter()
                 .try_for_each(|buffer| rig.increment(&rig.stream, buffer))
         };
-        self.graphs.run(&rig.stream, "forward", work).unwrap();
+        self.graphs
+            .run(&rig.stream, "forward", work)
+            .expect("nothing is stale");
     }
 }
 
 /// So much work that some of it is in flight on either device.
 fn keep_busy(rig: &Rig, buffer: &Buffer) {
     for _ in 0..50 {
-        rig.increment(&rig.stream, buffer).unwrap();
+        rig.increment(&rig.stream, buffer).expect("it is alive");
     }
 }
 
@@ -269,7 +274,7 @@ fn a_purge_waits_for_work_or_goes_on_under_it() {
 fn selective_with_nothing_flagged_does_nothing_at_all() {
     on_each(|rig| {
         let scene = Scene::open(rig);
-        keep_busy(rig, &scene.model.buffers.lock().unwrap()[0]);
+        keep_busy(rig, &scene.model.held()[0]);
         let (held, used) = (rig.held(), rig.used());
         for busy in [Busy::Wait, Busy::Refuse, Busy::Force] {
             let kinds = rig.kinds_of(|| {
@@ -293,7 +298,7 @@ fn selective_ejects_the_flagged_model_and_leaves_the_other_and_its_graphs() {
         let graphs = GraphCache::open(&rig.runtime, "nvfp4_runtime.graph_cache");
         for model in [&goes, &stays] {
             put(rig, model, Bytes::mib(12));
-            let buffers = model.buffers.lock().unwrap();
+            let buffers = model.held();
             let key = if Arc::ptr_eq(model, &goes) {
                 "goes"
             } else {
@@ -306,8 +311,8 @@ fn selective_ejects_the_flagged_model_and_leaves_the_other_and_its_graphs() {
         goes.flagged.store(true, Ordering::Relaxed);
         let report = rig.purge(Profile::Selective, Busy::Wait).unwrap();
         assert_eq!(report.outcome, Outcome::Complete);
-        assert!(goes.buffers.lock().unwrap().is_empty());
-        assert!(stays.buffers.lock().unwrap()[0].is_alive());
+        assert!(goes.held().is_empty());
+        assert!(stays.held()[0].is_alive());
         let dropped = |event: &&Event| matches!(event, Event::GraphDropped(_));
         assert_eq!(rig.events().iter().filter(dropped).count(), 1);
         let again = graphs.run(&rig.stream, "stays", || panic!("it is still there"));

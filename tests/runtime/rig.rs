@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vramscope::base::clock::Clock;
 use vramscope::base::{Bytes, OwnerId};
 use vramscope::device::host::{HostConfig, HostDevice};
-use vramscope::device::sim::{SimConfig, SimDevice};
+use vramscope::device::sim::{SimConfig, SimDevice, Truth};
 use vramscope::device::{Device, HostArguments, Kernel, KernelFault, Kind};
 use vramscope::event::{Event, MemoryLog, OwnerKind, Refusal, Stage};
 use vramscope::ledger::Ledger;
@@ -48,6 +48,8 @@ pub(crate) struct Rig {
     pub(crate) kind: Kind,
     log: Arc<MemoryLog>,
     clock: Clock,
+    /// What is really so, where the device is simulated.
+    truth: Option<Truth>,
 }
 
 impl Rig {
@@ -59,8 +61,9 @@ impl Rig {
             ..RuntimeConfig::default()
         };
         let runtime = Runtime::new(config, log.clone());
-        let index = runtime.add_device(device(kind, 0, &clock));
-        let open = |name| runtime.open_stream(index, name).unwrap();
+        let (opened, truth) = device(kind, 0, &clock);
+        let index = runtime.add_device(opened);
+        let open = |name| runtime.open_stream(index, name).expect("a stream opens");
         let owner = runtime.own_passively("test.things", OwnerKind::Other, Stage::OwnerCaches);
         Rig {
             stream: open("main"),
@@ -69,18 +72,20 @@ impl Rig {
             kind,
             log,
             clock,
+            truth,
             runtime,
         }
     }
 
     /// A stream of a second device.
     pub(crate) fn second_device(&self) -> Stream {
-        let index = self.runtime.add_device(device(self.kind, 1, &self.clock));
-        self.runtime.open_stream(index, "far").unwrap()
+        let (opened, _) = device(self.kind, 1, &self.clock);
+        let index = self.runtime.add_device(opened);
+        self.runtime.open_stream(index, "far").expect("a stream opens")
     }
 
     pub(crate) fn allocate(&self, bytes: Bytes) -> Buffer {
-        self.try_allocate(bytes).unwrap()
+        self.try_allocate(bytes).expect("there is room")
     }
 
     pub(crate) fn try_allocate(&self, bytes: Bytes) -> Result<Buffer, RuntimeError> {
@@ -95,7 +100,9 @@ impl Rig {
 
     pub(crate) fn download(&self, buffer: &Buffer) -> Vec<u8> {
         let mut bytes = vec![0; buffer.bytes().0 as usize];
-        self.stream.download(buffer, &mut bytes).unwrap();
+        self.stream
+            .download(buffer, &mut bytes)
+            .expect("nothing fails here");
         bytes
     }
 
@@ -110,7 +117,7 @@ impl Rig {
     /// Kills everything from 1 MiB on, and nothing else.
     pub(crate) fn kill(&self) -> PurgeReport {
         let stages = Profile::Custom(vec![Stage::StorageKill]);
-        self.purge(stages, Busy::Wait).unwrap()
+        self.purge(stages, Busy::Wait).expect("a kill does not fail")
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -144,8 +151,12 @@ impl Rig {
             .sum()
     }
 
-    /// The ledger of all that was stated fits the books and has nothing odd in it.
+    /// The ledger of all that was stated fits the books and has nothing odd in it, and no work touched memory
+    /// that went back.
     pub(crate) fn check(&self) {
+        if let Some(truth) = &self.truth {
+            assert_eq!(truth.violations(), []);
+        }
         let mut ledger = Ledger::default();
         self.log.events().iter().for_each(|stamped| ledger.apply(stamped));
         assert_eq!(ledger.anomalies().total(), 0, "{:?}", ledger.anomalies());
@@ -157,7 +168,7 @@ impl Rig {
     }
 }
 
-fn device(kind: Kind, index: u32, clock: &Clock) -> Box<dyn Device> {
+fn device(kind: Kind, index: u32, clock: &Clock) -> (Box<dyn Device>, Option<Truth>) {
     match kind {
         Kind::Host => {
             let config = HostConfig {
@@ -165,14 +176,17 @@ fn device(kind: Kind, index: u32, clock: &Clock) -> Box<dyn Device> {
                 vram: VRAM,
                 pinned: VRAM,
             };
-            Box::new(HostDevice::open(config, clock.clone()).unwrap())
+            let opened = HostDevice::open(config, clock.clone());
+            (Box::new(opened.expect("there is address space")), None)
         }
         _ => {
             let config = SimConfig {
                 index,
                 ..SimConfig::of(VRAM)
             };
-            Box::new(SimDevice::open(config, u64::from(index), clock.clone()))
+            let device = SimDevice::open(config, u64::from(index), clock.clone());
+            let truth = device.truth();
+            (Box::new(device), Some(truth))
         }
     }
 }

@@ -47,6 +47,18 @@ pub(crate) struct Folded {
 }
 
 impl Tape {
+    fn new(clock: Clock, canary: Canary) -> Tape {
+        Tape {
+            clock,
+            inner: Mutex::new(Folded {
+                ledger: Ledger::default(),
+                events: Vec::new(),
+                loses_release: canary == Canary::LosesRelease,
+                next: 0,
+            }),
+        }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Folded> {
         self.inner.lock().expect("no recording panics")
     }
@@ -271,19 +283,41 @@ fn faults(random: &mut Random) -> Faults {
     }
 }
 
+/// Two devices, the first with two streams.
+fn open_devices(
+    runtime: &Runtime,
+    random: &mut Random,
+    clock: &Clock,
+    canary: Canary,
+) -> (Vec<Truth>, Vec<Stream>) {
+    let (mut truths, mut streams) = (Vec::new(), Vec::new());
+    for (index, count) in [(0, 2), (1, 1)] {
+        let config = SimConfig {
+            index,
+            context: Bytes::mib(3),
+            faults: faults(random),
+            ..SimConfig::of(Bytes::mib(26 + random.below(30)))
+        };
+        let device = SimDevice::open(config, random.bits(), clock.clone());
+        truths.push(device.truth());
+        let device = runtime.add_device(Box::new(Corrupt {
+            device,
+            leaks: canary == Canary::LeaksSegment,
+            waits: canary != Canary::StopsWaiting,
+        }));
+        for number in 0..count {
+            let name = format!("{index}.{number}");
+            streams.push(runtime.open_stream(device, &name).expect("opening does not fail"));
+        }
+    }
+    (truths, streams)
+}
+
 impl World {
     pub(crate) fn open(seed: u64, canary: Canary) -> World {
         let mut random = Random::seeded(seed);
         let clock = Clock::manual();
-        let tape = Arc::new(Tape {
-            clock: clock.clone(),
-            inner: Mutex::new(Folded {
-                ledger: Ledger::default(),
-                events: Vec::new(),
-                loses_release: canary == Canary::LosesRelease,
-                next: 0,
-            }),
-        });
+        let tape = Arc::new(Tape::new(clock.clone(), canary));
         let config = RuntimeConfig {
             stale: if random.one_in(3) {
                 StalePolicy::Rebuild
@@ -293,26 +327,7 @@ impl World {
             ..RuntimeConfig::default()
         };
         let runtime = Runtime::new(config, tape.clone());
-        let (mut truths, mut streams) = (Vec::new(), Vec::new());
-        for (index, count) in [(0, 2), (1, 1)] {
-            let config = SimConfig {
-                index,
-                context: Bytes::mib(3),
-                faults: faults(&mut random),
-                ..SimConfig::of(Bytes::mib(48 + random.below(64)))
-            };
-            let device = SimDevice::open(config, random.bits(), clock.clone());
-            truths.push(device.truth());
-            let device = runtime.add_device(Box::new(Corrupt {
-                device,
-                leaks: canary == Canary::LeaksSegment,
-                waits: canary != Canary::StopsWaiting,
-            }));
-            for number in 0..count {
-                let name = format!("{index}.{number}");
-                streams.push(runtime.open_stream(device, &name).expect("opening does not fail"));
-            }
-        }
+        let (truths, streams) = open_devices(&runtime, &mut random, &clock, canary);
         let owners = vec![
             runtime.own_passively("executor.output_cache", OwnerKind::Cache, Stage::ExecutorCaches),
             runtime.own_passively("gemm.cublas_workspaces", OwnerKind::Workspace, Stage::OwnerCaches),
