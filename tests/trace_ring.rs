@@ -296,6 +296,38 @@ fn forge(slot: &mut [u8]) {
 }
 
 #[test]
+fn a_trailer_counts_in_its_head_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("row");
+    let recorder = FileRecorder::create(&path, &Header::default(), Clock::manual()).expect("a fresh path");
+    recorder.finish(0).expect("a disk with room");
+    let mut bytes = std::fs::read(&path).expect("the file just written");
+    let trailer = bytes.len() - SLOT;
+    bytes[trailer + 8] = 1;
+    forge(&mut bytes[trailer..]);
+    let summary = read(Cursor::new(&bytes[..])).expect("a header").summary;
+    assert!(matches!(
+        summary.completeness,
+        Completeness::Damaged {
+            reason: "trailer is malformed",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_follower_sees_the_end_of_an_empty_trace() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("empty");
+    let writer = TraceWriter::create(&path, &Header::default(), None, &[]).expect("a fresh path");
+    writer
+        .finish(End::Complete { digest: 0 })
+        .expect("a disk with room");
+    let mut follower = Follower::open(File::open(&path).expect("the file just written")).expect("a header");
+    assert_eq!(follower.poll().expect("a sound file"), Followed::Ended);
+}
+
+#[test]
 fn forged_rings_never_panic() {
     let (_, bytes) = finished(2, 20_000, 8);
     let mut random = Random::seeded(10);

@@ -138,7 +138,7 @@ impl<R: Read + Seek> Follower<R> {
     /// it changed the file meanwhile.
     fn begin(&mut self) -> Result<bool, TraceError> {
         if !self.ring {
-            return self.enter(1, 0);
+            return Ok(self.enter(1, 0)? || self.ends(1, 0)?);
         }
         let index = self.source.index()?;
         let from = index.start.map_or(0, |start| start.from.0);

@@ -248,7 +248,7 @@ impl<R: Read + Seek> TraceReader<R> {
                 match head.kind {
                     BlockKind::Events => self.events(at, head, payload, clean),
                     BlockKind::Kept => self.kept(at, head, payload, clean),
-                    BlockKind::Trailer | BlockKind::CutEnd => self.end(at, head.kind, payload, clean),
+                    BlockKind::Trailer | BlockKind::CutEnd => self.end(at, head, payload, clean),
                     BlockKind::Header | BlockKind::RingHeader => self.damaged(at, "second header"),
                 }
             }
@@ -260,12 +260,12 @@ impl<R: Read + Seek> TraceReader<R> {
         Ok(())
     }
 
-    fn end(&mut self, at: u64, kind: BlockKind, payload: &[u8], clean: bool) {
-        let length = if kind == BlockKind::Trailer { 16 } else { 8 };
-        if payload.len() != length || !clean {
+    fn end(&mut self, at: u64, head: BlockHead, payload: &[u8], clean: bool) {
+        let length = if head.kind == BlockKind::Trailer { 16 } else { 8 };
+        if payload.len() != length || word(payload, 0) != head.first_seq || !clean {
             return self.damaged(at, "trailer is malformed");
         }
-        let end = match kind {
+        let end = match head.kind {
             BlockKind::Trailer => Completeness::Complete {
                 digest: word(payload, 8),
             },
