@@ -71,7 +71,14 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let long = std::env::args().any(|argument| argument == "--bench");
+    let given = |word: &str| std::env::args().any(|argument| argument == word);
+    if given("--list") {
+        if !given("--ignored") {
+            println!("decode: benchmark");
+        }
+        return;
+    }
+    let long = given("--bench");
     let (rounds, steps) = if long { (101, 50) } else { (1, 4) };
     println!(
         "| precision | graphs | step us, forgetting | step us, recording | difference | events a step |"

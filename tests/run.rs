@@ -249,6 +249,7 @@ fn what_a_run_cannot_do_is_one_clear_error_and_exit_2() {
         (&["--device", "cuda:0"], &["cuda:0"]),
         (&["--model", "/nowhere/at/all"], &["/nowhere/at/all/config.json"]),
         (&["--tokens", "9999"], &["context of 512"]),
+        (&["--context", "513"], &["context of 513", "512 positions"]),
         (&["--keep", "other"], &["--keep other", "tiny-llama"]),
         (
             &["--trace-limit", "1kb"],
@@ -360,4 +361,57 @@ fn a_full_disk_degrades_the_record_and_not_the_run() {
         String::from_utf8_lossy(&output.stderr)
     );
     assert_eq!(verify(&folder.path().join("run.vtrace")), Some(1));
+}
+
+/// Nothing is killed, but owners let go of what the graphs baked: replays over it would compute nonsense.
+#[test]
+fn graphs_over_released_buffers_are_captured_again() {
+    let healthy = Run::new(&[]);
+    for stale in ["error", "rebuild"] {
+        let run = Run::new(&[
+            "--purge",
+            "no-owner-caches",
+            "--kill-threshold",
+            "1mb",
+            "--stale",
+            stale,
+        ]);
+        assert_eq!(texts(&run.out()), texts(&healthy.out()), "{}", run.err());
+    }
+}
+
+/// Whoever reads has seen enough, or the disk behind standard output is full: the record is whole in both cases.
+#[cfg(unix)]
+#[test]
+fn a_closed_output_is_no_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scripts = [
+        "\"$0\" run --trace \"$1\" | true",
+        "\"$0\" run --trace \"$1\" > /dev/full 2> /dev/full",
+    ];
+    for (number, script) in scripts.iter().enumerate() {
+        let trace = folder.path().join(format!("{number}.vtrace"));
+        let output = Command::new("bash")
+            .args(["-c", script, env!("CARGO_BIN_EXE_vramscope")])
+            .arg(&trace)
+            .output()
+            .expect("bash starts");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!err.contains("panicked"), "{err}");
+        assert_eq!(verify(&trace), Some(0));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_trace_and_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo starts").success());
+    for command in ["report", "diagnose"] {
+        let output = vramscope().arg(command).arg(&pipe).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2));
+        assert_all(&String::from_utf8_lossy(&output.stderr), &["not a regular file"]);
+    }
 }

@@ -53,9 +53,19 @@ impl Loaded {
     }
 }
 
+/// Opens a file that has a length: a pipe or a device would be waited for without end.
+pub(super) fn open_regular(path: &Path) -> Result<File, String> {
+    let named = |error: &dyn std::fmt::Display| format!("failed to open {}: {error}", path.display());
+    let about = std::fs::metadata(path).map_err(|error| named(&error))?;
+    if !about.is_file() {
+        return Err(named(&"it is not a regular file"));
+    }
+    File::open(path).map_err(|error| named(&error))
+}
+
 /// Folds a `.vtrace` file or its text form, told apart by how it begins.
 pub(super) fn load(path: &Path) -> Result<Loaded, Failure> {
-    let mut file = File::open(path).map_err(|error| format!("failed to open {}: {error}", path.display()))?;
+    let mut file = open_regular(path)?;
     let named = |error: &dyn std::fmt::Display| format!("failed to read {}: {error}", path.display());
     let mut start = Vec::new();
     let length = TEXT_MAGIC.len() as u64;
@@ -107,6 +117,11 @@ fn load_blocks(file: File) -> Result<Loaded, Failure> {
         completeness: summary.completeness,
         unknown: summary.unknown,
     })
+}
+
+/// Says something on standard error. Nobody hears it where that is closed or full.
+pub(super) fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Prints to standard output. That the one who reads has seen enough is no error.

@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => command.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {}", causes(&*error));
+        load::say(&format!("error: {}\n", causes(&*error)));
         ExitCode::from(2)
     })
 }

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::base::{PurgeId, Seq};
 use crate::cli::causes;
+use crate::cli::load::{open_regular, print};
 use crate::trace::{
     Completeness, CutReport, End, Range, Summary, TextTrace, TraceReader, TraceWriter, assemble, cut, line,
     text_end, text_head,
@@ -85,7 +86,7 @@ impl Command {
 }
 
 fn open(path: &Path) -> Result<TraceReader<File>, Failure> {
-    let file = File::open(path).map_err(|error| format!("failed to open {}: {error}", path.display()))?;
+    let file = open_regular(path)?;
     Ok(TraceReader::open(file)
         .map_err(|error| format!("failed to read {}: {}", path.display(), causes(&error)))?)
 }
@@ -131,7 +132,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
 fn assemble_file(text: &Path, out: &Path) -> Result<ExitCode, Failure> {
     let named = |error: &dyn std::fmt::Display| format!("failed to assemble {}: {error}", text.display());
     let mut content = String::new();
-    let file = File::open(text).map_err(|error| named(&error))?;
+    let file = open_regular(text)?;
     file.take(TEXT_MAX + 1)
         .read_to_string(&mut content)
         .map_err(|error| named(&error))?;
@@ -163,10 +164,10 @@ fn cut_file(arguments: &CutArguments) -> Result<ExitCode, Failure> {
             to: arguments.to.map(Seq),
         },
     };
-    let file = File::open(path).map_err(|error| format!("failed to open {}: {error}", path.display()))?;
+    let file = open_regular(path)?;
     let report = cut(file, out, range)
         .map_err(|error| format!("failed to cut {}: {}", path.display(), causes(&error)))?;
-    println!("{}: {}", out.display(), describe(&report));
+    print(&format!("{}: {}\n", out.display(), describe(&report)))?;
     Ok(ExitCode::from(u8::from(report.end == End::Truncated)))
 }
 
@@ -199,14 +200,15 @@ fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
             format!("damaged: {reason} at offset {offset}; {blocks} bad blocks, their events are missing")
         }
     };
-    println!("{}: {state}", path.display());
-    println!(
-        "events {}, unknown kinds skipped {}",
+    let mut text = format!("{}: {state}\n", path.display());
+    text += &format!(
+        "events {}, unknown kinds skipped {}\n",
         summary.events, summary.unknown
     );
     if let Some(dropped) = dropped(&reader, &summary) {
-        println!("{dropped}");
+        text += &format!("{dropped}\n");
     }
+    print(&text)?;
     Ok(verdict(&summary.completeness))
 }
 

@@ -9,7 +9,7 @@ use crate::event::{
     OwnerKind, ReleaseCause, Stage,
 };
 use crate::runtime::probe::spans;
-use crate::runtime::state::{CaptureState, GraphState, Life, State};
+use crate::runtime::state::{Baked, CaptureState, GraphState, Life, State};
 use crate::runtime::{Claim, Owner, Runtime, RuntimeError, Shared, StalePolicy, Stream};
 
 /// A captured graph. Dropping it destroys it, and lets go of the buffers it held.
@@ -27,7 +27,9 @@ impl Graph {
         self.id
     }
 
-    /// Puts the graph on its stream, after checking every (buffer, generation) that it baked.
+    /// Puts the graph on its stream, after checking every (buffer, generation) that it baked. What owners let go of
+    /// since is held for it and safe to touch; whether anybody reads it there is another question, see
+    /// [`Graph::is_outdated`].
     ///
     /// # Errors
     /// [`RuntimeError::Refused`] with `StaleGraph` before the driver is called, or what the driver says.
@@ -66,6 +68,15 @@ impl Graph {
                 .iter()
                 .any(|baked| state.moved_on(baked.slot, baked.generation))
         })
+    }
+
+    /// Whether an owner has let go of a buffer that the graph baked and holds: what a replay reads and writes
+    /// there is nobody's any more.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        let state = self.shared.lock();
+        let graph = state.graphs.get(&self.id);
+        graph.is_none_or(|graph| graph.baked.iter().any(|baked| state.let_go(baked)))
     }
 
     fn bakes_any_of(&self, owners: &[OwnerId]) -> bool {
@@ -192,6 +203,11 @@ impl State {
 
     fn moved_on(&self, slot: u32, generation: Generation) -> bool {
         self.slots[slot as usize].generation() != generation
+    }
+
+    fn let_go(&self, baked: &Baked) -> bool {
+        let held = self.slots[baked.slot as usize].life == Life::Held;
+        held && !baked.internal && !self.moved_on(baked.slot, baked.generation)
     }
 
     fn check_baked(&mut self, id: GraphId) -> Result<(), RuntimeError> {
@@ -324,6 +340,13 @@ impl GraphCache {
         {
             cached.graph.drop_for(ReleaseCause::Stale);
             self.runtime.note_healed_graph();
+        }
+        // What its owners merely let go of, such as an evicted pool entry, is nobody's fault: capture again.
+        let cached = state.graphs.get(key);
+        if cached.is_some_and(|cached| cached.graph.is_outdated() && !cached.graph.is_stale())
+            && let Some(cached) = state.graphs.remove(key)
+        {
+            cached.graph.drop_for(ReleaseCause::Stale);
         }
         if let Some(cached) = state.graphs.get_mut(key) {
             cached.used = now;

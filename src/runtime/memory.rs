@@ -157,6 +157,13 @@ impl State {
                 .map(|capture| capture.graph)
                 .next()
         });
+        let open = self
+            .streams
+            .iter_mut()
+            .filter_map(|stream| stream.capture.as_mut());
+        for baked in open.flat_map(|capture| &mut capture.baked) {
+            baked.internal |= baked.slot == slot && baked.generation == generation;
+        }
         self.probe.record(BufferHeld {
             buffer: State::buffer_id(slot),
             generation,

@@ -49,6 +49,8 @@ pub(super) struct Baked {
     pub(super) owner: OwnerId,
     pub(super) node: u64,
     pub(super) argument: String,
+    /// Released while the capture was open: scratch that lives in the graph alone.
+    pub(super) internal: bool,
 }
 
 pub(super) struct GraphState {

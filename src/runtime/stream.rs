@@ -375,6 +375,7 @@ impl State {
                 owner: self.slots[buffer.slot as usize].owner,
                 node,
                 argument: format!("{kernel}.{}", argument.name),
+                internal: false,
             });
             self.slots[buffer.slot as usize].bakes += 1;
         }

@@ -12,7 +12,7 @@ use crate::trace::writer::{Layout, Writer};
 pub enum End {
     /// Without a last block: the run was cut off.
     Truncated,
-    /// With the digest of the whole run.
+    /// With the digest of what it holds.
     Complete {
         /// The ledger's digest.
         digest: u64,

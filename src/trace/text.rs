@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use crate::base::{IdSpace, Nanos, Seq};
 use crate::event::{Event, FieldSink, FieldSource, Stamped};
 use crate::trace::copy::End;
-use crate::trace::format::{Header, Start};
+use crate::trace::format::{Header, SCHEMA_VERSION, Start};
 
 /// What is wrong with a line of text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,10 +117,11 @@ pub fn assemble(text: &str) -> Result<TextTrace, TextError> {
             continue;
         }
         last = number;
-        take_line(&mut trace, text).map_err(|reason| TextError { line: number, reason })?;
         if trace.end != End::Truncated {
-            break;
+            let reason = "nothing may follow the end of a trace".to_owned();
+            return Err(TextError { line: number, reason });
         }
+        take_line(&mut trace, text).map_err(|reason| TextError { line: number, reason })?;
     }
     let missing = trace
         .start
@@ -207,8 +208,14 @@ fn read_header(text: &str) -> Result<Header, String> {
         .strip_prefix("vtrace ")
         .ok_or("text does not begin with `vtrace `")?;
     let mut scanner = Scanner { rest };
+    let schema = scanner.number("schema")?;
+    if schema > SCHEMA_VERSION {
+        return Err(format!(
+            "schema version {schema}, this build reads up to {SCHEMA_VERSION}"
+        ));
+    }
     Ok(Header {
-        schema: scanner.number("schema")?,
+        schema,
         process: scanner.number("process")?,
         unix_zero: Nanos(scanner.number("unix_zero")?),
         command: scanner.text("command")?.into(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::Bytes;
-use crate::cli::load::{Failure, Loaded, print};
+use crate::cli::load::{Failure, Loaded, print, say};
 use crate::cli::run::Command;
 use crate::cli::run::session::{Answer, Work};
 use crate::cli::{causes, json};
@@ -21,22 +21,26 @@ pub(super) fn begin(command: &Command, model: &str, bundled: bool, threshold: By
     } else {
         ""
     };
-    eprintln!(
-        "model {model}, precision {}{emulated}, device host:0 with {} of modelled memory",
+    say(&format!(
+        "model {model}, precision {}{emulated}, device host:0 with {} of modelled memory\n",
         command.precision, command.vram
-    );
+    ));
     if bundled && command.kill_threshold.is_none() {
-        eprintln!(
+        say(&format!(
             "kill threshold {threshold}: scaled from the usual 1 MiB, as the bundled model's activations are a \
-             thousand times smaller than those of the models it is meant for"
-        );
+             thousand times smaller than those of the models it is meant for\n"
+        ));
     }
 }
 
 /// One prompt and its continuation.
 pub(super) fn answer(index: usize, answer: &Answer) {
-    println!("--- prompt {} ({} new tokens)", index + 1, answer.tokens);
-    println!("{}{}\n", answer.prompt, answer.text);
+    let (number, tokens) = (index + 1, answer.tokens);
+    // A failure shows again when the summary is printed; the run and its record go on.
+    let _ = print(&format!(
+        "--- prompt {number} ({tokens} new tokens)\n{}{}\n\n",
+        answer.prompt, answer.text
+    ));
 }
 
 /// All that a run ends in.
@@ -115,7 +119,7 @@ impl Report {
         );
         print(&out)?;
         if let Some(error) = &self.work.error {
-            eprintln!("error: {}", causes(&**error));
+            say(&format!("error: {}\n", causes(&**error)));
         }
         Ok(())
     }

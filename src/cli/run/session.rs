@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::base::Bytes;
 use crate::base::clock::{Clock, unix_now};
 use crate::cli::causes;
-use crate::cli::load::{Failure, Loaded, load};
+use crate::cli::load::{Failure, Loaded, load, say};
 use crate::cli::run::output::{self, Report};
 use crate::cli::run::{Command, Stale, default_path};
 use crate::device::host::{HostConfig, HostDevice};
@@ -165,7 +165,7 @@ fn open_recorder(command: &Command, path: &Path, clock: &Clock) -> Result<FileRe
     let named = |error: &dyn std::fmt::Display| format!("failed to create {}: {error}", path.display());
     Ok(match command.trace_limit {
         Some(limit) => {
-            FileRecorder::create_ring(path, &header, clock.clone(), limit).map_err(|e| named(&e))?
+            FileRecorder::create_ring(path, &header, clock.clone(), limit).map_err(|e| named(&causes(&e)))?
         }
         None => FileRecorder::create(path, &header, clock.clone()).map_err(|e| named(&e))?,
     })
@@ -231,7 +231,7 @@ fn answer_all(
                 busy: Busy::Wait,
             };
             let report = runtime.purge(&request)?;
-            eprint!("{report}");
+            say(&report.to_string());
             runtime.read_meters();
             work.purges.push(report);
         }

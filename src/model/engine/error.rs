@@ -25,6 +25,14 @@ pub enum EngineError {
         /// Positions in the context.
         context: usize,
     },
+    /// A context of no positions, or of more than the model was made for.
+    #[error("context of {asked} is not within 1 and the model's {limit} positions")]
+    Context {
+        /// Positions asked for.
+        asked: usize,
+        /// The most that the model was made for.
+        limit: usize,
+    },
     /// A token that the model has no embedding for.
     #[error("token {id} is not below the vocabulary of {vocab}")]
     UnknownToken {

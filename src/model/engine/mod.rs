@@ -68,6 +68,10 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Engine, EngineError> {
         options.check(model.config())?;
+        let limit = model.config().max_position_embeddings;
+        if let Some(asked) = options.context.filter(|asked| !(1..=limit).contains(asked)) {
+            return Err(EngineError::Context { asked, limit });
+        }
         let most = model.config().max_position_embeddings.min(CONTEXT_MAX);
         let context = options
             .context
