@@ -745,3 +745,15 @@ fn damaged_tokenizers_never_panic() {
         }
     }
 }
+
+#[test]
+fn a_tokenizer_that_multiplies_texts_is_refused() {
+    let mut file: serde_json::Value = serde_json::from_slice(bundled::TOKENIZER).expect("JSON");
+    let step =
+        serde_json::json!({ "type": "Replace", "pattern": { "String": "e" }, "content": "e".repeat(50) });
+    file["normalizer"] = serde_json::json!({ "type": "Sequence", "normalizers": [step, step, step, step] });
+    let bytes = serde_json::to_vec(&file).expect("JSON");
+    let error = TextTokenizer::from_bytes("tokenizer.json", &bytes).expect_err("it is refused");
+    let text = error.to_string();
+    assert!(text.contains("6250000 times longer, the limit is 64"), "{text}");
+}

@@ -20,6 +20,7 @@ mod config;
 pub mod engine;
 mod error;
 mod files;
+mod growth;
 mod llama;
 mod tokenizer;
 mod weights;

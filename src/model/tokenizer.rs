@@ -13,6 +13,7 @@ use crate::model::LlamaConfig;
 use crate::model::LoadError;
 use crate::model::error::clip;
 use crate::model::files;
+use crate::model::growth::{MAX_GROWTH, factor};
 
 /// The longest `tokenizer.json` that is read. Those of 256,000 tokens have about 35 MB.
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
@@ -62,6 +63,7 @@ impl TextTokenizer {
         let Some(largest_id) = largest_id else {
             return Err(failed(file, "it has no tokens"));
         };
+        check_growth(file, &inner)?;
         Ok(TextTokenizer {
             file: file.to_owned(),
             inner,
@@ -119,6 +121,22 @@ impl TextTokenizer {
         }
         Ok(())
     }
+}
+
+/// Refuses rewriting steps that could make a text longer than memory.
+fn check_growth(file: &str, inner: &Tokenizer) -> Result<(), LoadError> {
+    let steps = [
+        serde_json::to_value(inner.get_normalizer()),
+        serde_json::to_value(inner.get_decoder()),
+    ];
+    for step in steps {
+        let factor = factor(&step.unwrap_or_default());
+        if factor > MAX_GROWTH {
+            let reason = format!("it can make a text {factor} times longer, the limit is {MAX_GROWTH}");
+            return Err(failed(file, &reason));
+        }
+    }
+    Ok(())
 }
 
 fn failed(file: &str, reason: &str) -> LoadError {
