@@ -291,6 +291,11 @@ fn json_and_log_lines_are_for_machines() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
+    assert_eq!(
+        spans.len(),
+        lines.lines().count(),
+        "a line is not JSON in:\n{lines}"
+    );
     let named = |name: &str| spans.iter().any(|line| line["span"]["name"] == name);
     for name in [
         "inference.prompt",

@@ -3,6 +3,7 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
+use crate::cli::load::say;
 use crate::cli::run::LogForm;
 
 /// Starts log lines on stderr where a form is chosen or a filter is set. Otherwise every callsite stays disabled.
@@ -27,4 +28,15 @@ pub(super) fn start(form: Option<LogForm>) -> Result<(), String> {
         _ => lines.with_ansi(false).try_init(),
     };
     Ok(())
+}
+
+/// Says something on stderr, line by line where log lines are JSON, so that all of it can be read by a machine.
+pub(super) fn tell(form: Option<LogForm>, text: &str) {
+    if form == Some(LogForm::Json) {
+        for line in text.lines() {
+            tracing::info!("{line}");
+        }
+    } else {
+        say(text);
+    }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::base::Bytes;
 use crate::cli::load::{Failure, Loaded, print, say};
 use crate::cli::run::Command;
+use crate::cli::run::logging::tell;
 use crate::cli::run::session::{Answer, Work};
 use crate::cli::{causes, json};
 use crate::diagnose::{Diagnosis, Severity, Thresholds, diagnose};
@@ -21,15 +22,21 @@ pub(super) fn begin(command: &Command, model: &str, bundled: bool, threshold: By
     } else {
         ""
     };
-    say(&format!(
-        "model {model}, precision {}{emulated}, device host:0 with {} of modelled memory\n",
-        command.precision, command.vram
-    ));
+    tell(
+        command.log,
+        &format!(
+            "model {model}, precision {}{emulated}, device host:0 with {} of modelled memory\n",
+            command.precision, command.vram
+        ),
+    );
     if bundled && command.kill_threshold.is_none() {
-        say(&format!(
-            "kill threshold {threshold}: scaled from the usual 1 MiB, as the bundled model's activations are a \
+        tell(
+            command.log,
+            &format!(
+                "kill threshold {threshold}: scaled from the usual 1 MiB, as the bundled model's activations are a \
              thousand times smaller than those of the models it is meant for\n"
-        ));
+            ),
+        );
     }
 }
 

@@ -10,7 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::base::Bytes;
 use crate::base::clock::{Clock, unix_now};
 use crate::cli::causes;
-use crate::cli::load::{Failure, Loaded, load, say};
+use crate::cli::load::{Failure, Loaded, load};
+use crate::cli::run::logging::tell;
 use crate::cli::run::output::{self, Report};
 use crate::cli::run::{Command, Stale, default_path};
 use crate::device::host::{HostConfig, HostDevice};
@@ -231,7 +232,7 @@ fn answer_all(
                 busy: Busy::Wait,
             };
             let report = runtime.purge(&request)?;
-            say(&report.to_string());
+            tell(command.log, &report.to_string());
             runtime.read_meters();
             work.purges.push(report);
         }
