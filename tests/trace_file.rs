@@ -297,3 +297,32 @@ fn a_killed_run_keeps_all_but_the_event_being_written() {
         "only {with_events} of 200 kills came while events were being written"
     );
 }
+
+/// A file may claim any length for the price of nothing.
+#[test]
+fn a_file_of_endless_nothing_is_damaged_soon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["healthy.vtrace", "stub.vtrace"] {
+        let path = folder.path().join(name);
+        let whole = std::fs::read("traces/healthy.vtrace").expect("a golden trace");
+        let part = if name == "healthy.vtrace" {
+            &whole[..]
+        } else {
+            &whole[..vramscope::trace::SLOT * 2]
+        };
+        std::fs::write(&path, part).expect("room");
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("the file just made");
+        file.set_len(1 << 40).expect("a sparse file");
+        let mut reader = vramscope::trace::TraceReader::open(std::fs::File::open(&path).expect("it opens"))
+            .expect("a trace");
+        while reader.next_event().expect("readable").is_some() {}
+        let completeness = reader.summary().completeness;
+        assert!(
+            matches!(completeness, vramscope::trace::Completeness::Damaged { .. }),
+            "{name}: {completeness:?}"
+        );
+    }
+}

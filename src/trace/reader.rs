@@ -35,8 +35,13 @@ pub struct TraceReader<R> {
     end: Option<(u64, u64, Completeness)>,
     /// A block that a kill may have left half written: damage only if another block follows.
     unfinished: Option<(u64, &'static str)>,
+    /// Empty slots since the last block.
+    empty: usize,
     ended: bool,
 }
+
+/// Empty slots in a row that are read before the file is called damaged: 64 MiB, where a recorder allocates one ahead.
+const EMPTY_MAX: usize = 4096;
 
 /// Where the blocks stand.
 #[derive(Debug)]
@@ -74,6 +79,7 @@ impl<R: Read + Seek> TraceReader<R> {
             },
             end: None,
             unfinished: None,
+            empty: 0,
             ended: false,
         };
         if !clean {
@@ -202,8 +208,10 @@ impl<R: Read + Seek> TraceReader<R> {
             return Ok(());
         }
         if length == SLOT && !zero {
+            self.empty = 0;
             return self.slot(slot);
         }
+        self.empty += 1;
         if length < SLOT {
             // A file that was cut: what is left of the block can't be checked.
             self.ended = true;
@@ -211,6 +219,11 @@ impl<R: Read + Seek> TraceReader<R> {
         } else if self.end.is_some() {
             // Otherwise it is space that was allocated and never used.
             self.damaged(offset(slot), "data after the trailer");
+            self.ended = true;
+        } else if self.empty > EMPTY_MAX {
+            // A file may claim any length for the price of nothing.
+            self.damaged(offset(slot), "more empty space than a recorder allocates ahead");
+            self.ended = true;
         }
         Ok(())
     }
