@@ -1,7 +1,9 @@
 //! The operators of a Llama decoder other than its products.
 
-use crate::device::{Kernel, KernelFault};
-use crate::ops::host::shape::HeadShape;
+use bytemuck::AnyBitPattern;
+
+use crate::device::{HostArguments, Kernel, KernelFault};
+use crate::ops::host::shape::{HeadShape, ShapeError};
 use crate::ops::host::{
     attention as host_attention, elementwise, embedding, logits, norm, rope as host_rope,
 };
@@ -10,35 +12,25 @@ use crate::runtime::{Buffer, RuntimeError, Stream};
 
 static EMBED_F32: Kernel = Kernel {
     name: "embed_f32",
-    host: |a| {
-        let count = cursor(a, 2)?.count;
-        let hidden = a.size(0)?;
-        let out = a.write::<f32>(3)?;
-        let ids = rows(a.read::<u32>(1)?, count, 1)?;
-        Ok(embedding::embed_f32(
-            a.read(0)?,
-            hidden,
-            ids,
-            rows_mut(out, count, hidden)?,
-        )?)
-    },
+    host: |a| embed_with(a, embedding::embed_f32),
 };
 
 static EMBED_BF16: Kernel = Kernel {
     name: "embed_bf16",
-    host: |a| {
-        let count = cursor(a, 2)?.count;
-        let hidden = a.size(0)?;
-        let out = a.write::<f32>(3)?;
-        let ids = rows(a.read::<u32>(1)?, count, 1)?;
-        Ok(embedding::embed_bf16(
-            a.read(0)?,
-            hidden,
-            ids,
-            rows_mut(out, count, hidden)?,
-        )?)
-    },
+    host: |a| embed_with(a, embedding::embed_bf16),
 };
+
+/// Table, ids, cursor, out; for a table of either element type.
+fn embed_with<T: AnyBitPattern>(
+    a: &mut HostArguments<'_>,
+    host: impl Fn(&[T], usize, &[u32], &mut [f32]) -> Result<(), ShapeError>,
+) -> Result<(), KernelFault> {
+    let count = cursor(a, 2)?.count;
+    let hidden = a.size(0)?;
+    let out = a.write::<f32>(3)?;
+    let ids = rows(a.read::<u32>(1)?, count, 1)?;
+    Ok(host(a.read(0)?, hidden, ids, rows_mut(out, count, hidden)?)?)
+}
 
 static WIDEN_BF16: Kernel = Kernel {
     name: "widen_bf16",

@@ -12,6 +12,17 @@ use crate::runtime::probe::spans;
 use crate::runtime::state::{Baked, CaptureState, GraphState, Life, State};
 use crate::runtime::{Claim, Owner, Runtime, RuntimeError, Shared, StalePolicy, Stream};
 
+/// What has become of the buffers that a graph baked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// All are there and have their owners.
+    Fresh,
+    /// An owner has let go of one, which the graph holds: what a replay reads and writes there is nobody's.
+    Outdated,
+    /// One has moved on.
+    Stale,
+}
+
 /// A captured graph. Dropping it destroys it, and lets go of the buffers it held.
 pub struct Graph {
     shared: Arc<Shared>,
@@ -29,7 +40,7 @@ impl Graph {
 
     /// Puts the graph on its stream, after checking every (buffer, generation) that it baked. What owners let go of
     /// since is held for it and safe to touch; whether anybody reads it there is another question, see
-    /// [`Graph::is_outdated`].
+    /// [`Graph::freshness`].
     ///
     /// # Errors
     /// [`RuntimeError::Refused`] with `StaleGraph` before the driver is called, or what the driver says.
@@ -60,23 +71,13 @@ impl Graph {
     /// Whether a buffer that it baked has moved on.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        let state = self.shared.lock();
-        let graph = state.graphs.get(&self.id);
-        graph.is_none_or(|graph| {
-            graph
-                .baked
-                .iter()
-                .any(|baked| state.moved_on(baked.slot, baked.generation))
-        })
+        self.freshness() == Freshness::Stale
     }
 
-    /// Whether an owner has let go of a buffer that the graph baked and holds: what a replay reads and writes
-    /// there is nobody's any more.
+    /// What has become of the buffers that it baked.
     #[must_use]
-    pub fn is_outdated(&self) -> bool {
-        let state = self.shared.lock();
-        let graph = state.graphs.get(&self.id);
-        graph.is_none_or(|graph| graph.baked.iter().any(|baked| state.let_go(baked)))
+    pub fn freshness(&self) -> Freshness {
+        self.shared.lock().freshness(self.id)
     }
 
     fn bakes_any_of(&self, owners: &[OwnerId]) -> bool {
@@ -210,15 +211,31 @@ impl State {
         held && !baked.internal && !self.moved_on(baked.slot, baked.generation)
     }
 
+    fn first_stale(&self, graph: &GraphState) -> Option<Baked> {
+        let mut baked = graph.baked.iter();
+        baked
+            .find(|baked| self.moved_on(baked.slot, baked.generation))
+            .cloned()
+    }
+
+    fn freshness(&self, id: GraphId) -> Freshness {
+        match self.graphs.get(&id) {
+            Some(graph) if self.first_stale(graph).is_none() => {
+                if graph.baked.iter().any(|baked| self.let_go(baked)) {
+                    Freshness::Outdated
+                } else {
+                    Freshness::Fresh
+                }
+            }
+            _ => Freshness::Stale,
+        }
+    }
+
     fn check_baked(&mut self, id: GraphId) -> Result<(), RuntimeError> {
         let Some(graph) = self.graphs.get(&id) else {
             return Ok(());
         };
-        let stale = graph
-            .baked
-            .iter()
-            .find(|baked| self.moved_on(baked.slot, baked.generation));
-        match stale.cloned() {
+        match self.first_stale(graph) {
             None => Ok(()),
             Some(baked) => {
                 let key = graph.key.clone();
@@ -248,7 +265,7 @@ impl State {
 
     fn state_timings(&mut self, graph: GraphId, device: usize, handle: crate::device::GraphHandle) {
         for timing in self.devices[device].node_timings(handle) {
-            let kernel = self.kernel_name(timing.kernel);
+            let kernel = self.probe.fixed_name(timing.kernel);
             self.probe.record(GraphKernelTimed {
                 graph,
                 kernel,
@@ -297,7 +314,6 @@ struct CacheState {
 /// Graphs by key; the least recently used goes first. An owner that a purge clears.
 pub struct GraphCache {
     runtime: Runtime,
-    owner: OwnerId,
     state: Mutex<CacheState>,
 }
 
@@ -305,21 +321,14 @@ impl GraphCache {
     /// A cache that is registered under `name`, to be cleared by stage 2c.
     #[must_use]
     pub fn open(runtime: &Runtime, name: &str) -> Arc<GraphCache> {
-        runtime.own(name, OwnerKind::Graphs, Stage::OwnerCaches, |owner| GraphCache {
+        runtime.own(name, OwnerKind::Graphs, Stage::OwnerCaches, |_| GraphCache {
             runtime: runtime.clone(),
-            owner,
             state: Mutex::default(),
         })
     }
 
-    /// Its number as an owner.
-    #[must_use]
-    pub fn owner(&self) -> OwnerId {
-        self.owner
-    }
-
-    /// Replays the graph with this key; captures it first where it is not there, or is stale and the policy
-    /// is to rebuild.
+    /// Replays the graph with this key; captures it first where it is not there, is outdated, or is
+    /// stale and the policy is to rebuild.
     ///
     /// # Errors
     /// As [`Graph::replay`] and [`Stream::capture`].
@@ -332,20 +341,19 @@ impl GraphCache {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let now = state.clock;
-        let heal = self.runtime.stale_policy() == StalePolicy::Rebuild;
-        let cached = state.graphs.get(key);
-        if heal
-            && cached.is_some_and(|cached| cached.graph.is_stale())
-            && let Some(cached) = state.graphs.remove(key)
-        {
-            cached.graph.drop_for(ReleaseCause::Stale);
-            self.runtime.note_healed_graph();
-        }
-        // What its owners merely let go of, such as an evicted pool entry, is nobody's fault: capture again.
-        let cached = state.graphs.get(key);
-        if cached.is_some_and(|cached| cached.graph.is_outdated() && !cached.graph.is_stale())
-            && let Some(cached) = state.graphs.remove(key)
-        {
+        let drop_first = match state.graphs.get(key).map(|cached| cached.graph.freshness()) {
+            None | Some(Freshness::Fresh) => false,
+            // What owners merely let go of, such as an evicted pool entry, is nobody's fault: capture again.
+            Some(Freshness::Outdated) => true,
+            Some(Freshness::Stale) => {
+                let heal = self.runtime.stale_policy() == StalePolicy::Rebuild;
+                if heal {
+                    self.runtime.note_healed_graph();
+                }
+                heal
+            }
+        };
+        if drop_first && let Some(cached) = state.graphs.remove(key) {
             cached.graph.drop_for(ReleaseCause::Stale);
         }
         if let Some(cached) = state.graphs.get_mut(key) {

@@ -40,7 +40,7 @@ use state::{Counters, SpaceState, State, StreamState};
 pub use allocator::AllocatorConfig;
 pub use buffer::{Buffer, Lease};
 pub use error::{Killer, OutOfMemory, Part, RefusedUse, RuntimeError};
-pub use graph::{GRAPH_CACHE_LIMIT, Graph, GraphCache};
+pub use graph::{Freshness, GRAPH_CACHE_LIMIT, Graph, GraphCache};
 pub use owner::{Claim, Owner};
 pub use pool::{Entry, Pool, PoolConfig};
 pub use prompt::{Phase, Prompt, layer_span};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::base::{Bytes, DeviceId, EntryId, OwnerId, PoolId};
+use crate::base::{Bytes, EntryId, OwnerId, PoolId};
 use crate::event::{
     EntryAdded, EntryDropped, EntryPartSet, OwnerKind, PoolOpened, PoolTaken, ReleaseCause, Stage,
     TakeOutcome,
@@ -98,12 +98,6 @@ impl<K: Ord + Clone + Display + Send + 'static> Pool<K> {
                 config: config.clone(),
             }
         })
-    }
-
-    /// Its number as an owner.
-    #[must_use]
-    pub fn owner(&self) -> OwnerId {
-        self.owner
     }
 
     /// The entry under `key`; built with these parts where there is none. A dead entry is given out as it is
@@ -220,10 +214,6 @@ impl<K: Ord + Clone + Display + Send + 'static> Pool<K> {
         }
         freed
     }
-
-    fn device(&self) -> DeviceId {
-        self.runtime.device_of(&self.stream)
-    }
 }
 
 impl<K: Ord + Clone + Display + Send + 'static> Owner for Pool<K> {
@@ -235,7 +225,7 @@ impl<K: Ord + Clone + Display + Send + 'static> Owner for Pool<K> {
             bytes += self.drop_entry(&mut pool, key, ReleaseCause::Cleared);
         }
         vec![Claim {
-            device: self.device(),
+            device: self.runtime.device_of(&self.stream),
             entries: keys.len() as u64,
             bytes,
         }]

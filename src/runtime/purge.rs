@@ -238,12 +238,8 @@ impl Running<'_> {
         match stage {
             Stage::StorageKill => {
                 let threshold = self.threshold;
-                let (count, killed) = self.kill(stage, &mut claims, |_, bytes| bytes >= threshold);
-                let id = self.id;
-                self.report.log.push(format!(
-                    "purge#{id} {stage} killed entries={count} bytes={}",
-                    killed.0
-                ));
+                let killed = self.kill(stage, &mut claims, |_, bytes| bytes >= threshold);
+                self.log_kill(stage, killed);
             }
             Stage::ReturnCached => self.return_cached(&mut claims)?,
             Stage::Rearm => self.rearm(),
@@ -290,15 +286,11 @@ impl Running<'_> {
         state.purges[index].cleared.entry(stage).or_default().extend(told);
         drop(state);
         if stage == Stage::ExecutorCaches {
-            let (count, bytes) = self.kill(stage, claims, |cleared_by, bytes| {
+            let killed = self.kill(stage, claims, |cleared_by, bytes| {
                 cleared_by == Stage::ExecutorCaches && bytes >= EXECUTOR_KILL_THRESHOLD
             });
-            if count > 0 {
-                let id = self.id;
-                self.report.log.push(format!(
-                    "purge#{id} {stage} killed entries={count} bytes={}",
-                    bytes.0
-                ));
+            if killed.0 > 0 {
+                self.log_kill(stage, killed);
             }
         }
     }
@@ -381,6 +373,13 @@ impl Running<'_> {
             count += 1;
         }
         (count, sum)
+    }
+
+    fn log_kill(&mut self, stage: Stage, (count, bytes): (u64, Bytes)) {
+        let (id, bytes) = (self.id, bytes.0);
+        self.report
+            .log
+            .push(format!("purge#{id} {stage} killed entries={count} bytes={bytes}"));
     }
 
     fn return_cached(&mut self, claims: &mut BTreeMap<DeviceId, Bytes>) -> Result<(), RuntimeError> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::base::{Bytes, LaunchId, NameId, StreamId};
-use crate::device::{Access, DeviceError, Kernel, Launch, MAX_SPANS, Scalar, Space, Span};
+use crate::base::{Bytes, LaunchId, StreamId};
+use crate::device::{Access, Address, DeviceError, Kernel, Launch, MAX_SPANS, Scalar, Space, Span};
 use crate::event::{
     CopyIssued, Direction, Event, KernelLaunched, QuantizeCounted, Refusal, Uses, WorkCompleted,
 };
@@ -84,9 +84,12 @@ impl<'b> Call<'_, 'b> {
         let mut state = self.stream.shared.lock();
         let mut launch = self.launch;
         for argument in self.arguments.iter().flatten() {
-            let checked = check(self.stream, argument);
-            match checked {
-                Ok(span) => launch.push_span(span),
+            match check(self.stream, argument.buffer, argument.bytes, Reach::Device) {
+                Ok(address) => launch.push_span(Span {
+                    address,
+                    bytes: argument.bytes,
+                    access: argument.access,
+                }),
                 Err(refusal) => {
                     span.record("error.type", refusal.word());
                     return Err(state.refuse(Use {
@@ -126,22 +129,27 @@ impl<'b> Call<'_, 'b> {
     }
 }
 
-/// Device, size and generation: one atomic load an argument.
-fn check(stream: &Stream, argument: &Argument<'_>) -> Result<Span, Refusal> {
-    let buffer = argument.buffer;
+/// Which memory of a stream's device a piece of work reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Kernels: the device's own.
+    Device,
+    /// Copies: pinned host memory too.
+    Pinned,
+}
+
+/// Device, generation and size: one atomic load a buffer.
+fn check(stream: &Stream, buffer: &Buffer, bytes: Bytes, reach: Reach) -> Result<Address, Refusal> {
     // Spaces come in pairs: a device's own, then its pinned one.
-    if buffer.space != stream.device * 2 {
+    let own = stream.device * 2;
+    if buffer.space != own && !(reach == Reach::Pinned && buffer.space == own + 1) {
         return Err(Refusal::WrongDevice);
     }
     let lease = buffer.lease().ok_or(Refusal::StaleBuffer)?;
-    if argument.bytes > buffer.bytes || argument.bytes == Bytes::ZERO {
+    if bytes > buffer.bytes || bytes == Bytes::ZERO {
         return Err(Refusal::TooSmall);
     }
-    Ok(Span {
-        address: lease.address(),
-        bytes: argument.bytes,
-        access: argument.access,
-    })
+    Ok(lease.address())
 }
 
 impl Stream {
@@ -316,27 +324,17 @@ impl State {
         op: &'static str,
         (argument, buffer): (&'static str, &Buffer),
         bytes: Bytes,
-    ) -> Result<crate::device::Address, RuntimeError> {
-        let lease = buffer.lease();
-        let refusal = if buffer.space / 2 != stream.device {
-            Refusal::WrongDevice
-        } else if lease.is_none() {
-            Refusal::StaleBuffer
-        } else if bytes > buffer.bytes || bytes == Bytes::ZERO {
-            Refusal::TooSmall
-        } else if let Some(lease) = lease {
-            return Ok(lease.address());
-        } else {
-            Refusal::StaleBuffer
-        };
-        Err(self.refuse(Use {
-            refusal,
-            op,
-            argument,
-            buffer,
-            bytes,
-            device: stream.device,
-        }))
+    ) -> Result<Address, RuntimeError> {
+        check(stream, buffer, bytes, Reach::Pinned).map_err(|refusal| {
+            self.refuse(Use {
+                refusal,
+                op,
+                argument,
+                buffer,
+                bytes,
+                device: stream.device,
+            })
+        })
     }
 
     /// Books a piece of work as in flight, and its uses of other streams' buffers.
@@ -430,10 +428,5 @@ impl State {
             first = first.and(result);
         }
         Ok(first?)
-    }
-
-    /// The number of a name that is part of the program.
-    pub(super) fn kernel_name(&mut self, kernel: &'static str) -> NameId {
-        self.probe.fixed_name(kernel)
     }
 }
