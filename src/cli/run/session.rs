@@ -1,6 +1,5 @@
 //! The run itself: opens what it needs, runs the prompts, closes the trace, prints.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,14 +15,13 @@ use crate::cli::run::output::{self, Report};
 use crate::cli::run::{Command, Stale, default_path};
 use crate::device::host::{HostConfig, HostDevice};
 use crate::event::{Outcome, Record};
-use crate::ledger::Ledger;
 use crate::model::engine::{Engine, EngineError, EngineOptions};
 use crate::model::{LlamaModel, bundled};
 use crate::plan::purge::KILL_THRESHOLD;
 use crate::runtime::{
     Busy, DeviceIndex, Healed, PurgeReport, PurgeRequest, Runtime, RuntimeConfig, RuntimeError, StalePolicy,
 };
-use crate::trace::{FileRecorder, Header, Health, SCHEMA_VERSION, TraceReader};
+use crate::trace::{FileRecorder, Header, Health, SCHEMA_VERSION};
 
 /// Stage 3's threshold with the bundled model, whose activations are a thousand times smaller than those the
 /// tools' 1 MiB is made for.
@@ -271,19 +269,10 @@ fn close(recorder: &FileRecorder, path: &Path) -> Result<Health, String> {
             health.recorded, health.lost
         ));
     }
-    let digest = fold(path).map_err(|error| causes(&*error))?.digest();
+    let digest = load(path).map_err(|error| causes(&*error))?.ledger.digest();
     recorder
         .finish(digest)
         .map_err(|error| format!("the recording has no end: {error}"))
-}
-
-fn fold(path: &Path) -> Result<Ledger, Failure> {
-    let mut reader = TraceReader::open(File::open(path)?)?;
-    let mut ledger = Ledger::default();
-    while let Some(event) = reader.next_event()? {
-        ledger.apply(&event);
-    }
-    Ok(ledger)
 }
 
 fn finish(

@@ -11,9 +11,10 @@ use crate::model::engine::pools::Pools;
 use crate::model::engine::sources::{self, Source};
 use crate::model::engine::{EngineError, EngineOptions, Precision};
 use crate::model::{LlamaConfig, LlamaModel};
+use crate::ops::host::convrot::RotationGroup;
 use crate::ops::llama::Dense;
 use crate::ops::{int8, llama, nvfp4, rotate};
-use crate::runtime::{Buffer, Claim, Owner, Runtime, Stream};
+use crate::runtime::{Buffer, Claim, Entry, Owner, Runtime, Stream};
 
 /// A linear layer's weight.
 pub(super) enum Linear {
@@ -128,11 +129,15 @@ impl Weights {
         if self.resident().is_some() {
             return Ok(());
         }
+        let rotation = match options.convrot {
+            Some(group) => Some((group, self.hadamard(pools, group)?)),
+            None => None,
+        };
         let mut loader = Loader {
             weights: self,
             model,
             options,
-            pools,
+            rotation,
             done: 0,
             total: model.config().required_tensors().len(),
             progress,
@@ -143,6 +148,17 @@ impl Weights {
         *self.resident.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(resident));
         self.runtime.note_loaded(self.owner);
         Ok(())
+    }
+
+    /// The matrix of a group, from its cache, filled for this load.
+    fn hadamard(&self, pools: &Pools, group: RotationGroup) -> Result<Arc<Entry>, EngineError> {
+        let matrix = pools.hadamard(group)?;
+        let bytes: Vec<u8> = rotate::hadamard(group)
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        self.stream.upload(matrix.part(0), &bytes)?;
+        Ok(matrix)
     }
 }
 
@@ -179,7 +195,8 @@ struct Loader<'a, P> {
     weights: &'a Weights,
     model: &'a LlamaModel,
     options: &'a EngineOptions,
-    pools: &'a Pools,
+    /// The rotation, and the matrix of its group on the device.
+    rotation: Option<(RotationGroup, Arc<Entry>)>,
     done: usize,
     total: usize,
     progress: P,
@@ -318,18 +335,12 @@ impl<P: FnMut(usize, usize)> Loader<'_, P> {
 
     /// The weight, rotated where the options say so.
     fn rotated(&self, weight: Buffer, elements: usize) -> Result<Buffer, EngineError> {
-        let Some(group) = self.options.convrot else {
+        let Some((group, matrix)) = &self.rotation else {
             return Ok(weight);
         };
         let stream = &self.weights.stream;
-        let matrix = self.pools.hadamard(group)?;
-        let bytes: Vec<u8> = rotate::hadamard(group)
-            .iter()
-            .flat_map(|v| v.to_le_bytes())
-            .collect();
-        stream.upload(matrix.part(0), &bytes)?;
         let rotated = self.buffer("rotated", weight.bytes())?;
-        rotate::rotate_weight(stream, (&weight, elements), (matrix.part(0), group), &rotated)?;
+        rotate::rotate_weight(stream, (&weight, elements), (matrix.part(0), *group), &rotated)?;
         Ok(rotated)
     }
 }
