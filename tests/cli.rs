@@ -21,7 +21,7 @@ const TEXT: &str = "vtrace schema=1 process=0 unix_zero=0 command=\"demo\"
 1 5 DeviceOpened device=0 name=0 kind=host total=8192 context=0
 2 9 SegmentReserved device=0 segment=0 stream=0 bytes=4096
 3 12 RunEnded outcome=complete
-end events=4 digest=00000000000000ff
+end events=4 digest=be2f816eb14b1568
 ";
 
 #[test]
@@ -42,7 +42,9 @@ fn text_to_file_to_text() {
         ),
         (TEXT, Some(0))
     );
-    assert_eq!(vramscope(&[verb("verify"), &file]).status.code(), Some(0));
+    let verified = vramscope(&[verb("verify"), &file]);
+    assert_eq!(verified.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&verified.stdout).contains("(checked)"));
 
     let whole = std::fs::read(&file).expect("the file just made");
     std::fs::write(&file, &whole[..whole.len() - 16384]).expect("a temporary folder");
@@ -64,6 +66,20 @@ fn text_to_file_to_text() {
         Some(2),
         "an existing file is not overwritten"
     );
+}
+
+#[test]
+fn a_trace_that_contradicts_its_digest_is_told_apart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (text, file) = (folder.path().join("t.txt"), folder.path().join("t.vtrace"));
+    std::fs::write(&text, TEXT.replace("total=8192", "total=8193")).expect("a temporary folder");
+    let verb = |word| Path::new(word);
+    let made = vramscope(&[verb("assemble"), &text, &file]);
+    assert_eq!(made.status.code(), Some(0));
+    let verified = vramscope(&[verb("verify"), &file]);
+    assert_eq!(verified.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(told.contains(", but its events give "), "{told}");
 }
 
 /// Ten events that come and go, and two that stay.

@@ -420,3 +420,60 @@ fn a_pipe_is_no_trace_and_is_not_waited_for() {
         assert_all(&String::from_utf8_lossy(&output.stderr), &["not a regular file"]);
     }
 }
+
+#[test]
+fn an_incident_under_json_logs_is_json_to_its_last_line() {
+    let run = Run::new(&["--purge", "kitchen-only", "--log", "json"]);
+    assert_eq!(run.code(), Some(1), "{}", run.err());
+    let lines: Vec<serde_json::Value> = run
+        .err()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("a line is not JSON: {line}")))
+        .collect();
+    let last = lines.last().expect("the error is said");
+    assert_eq!(last["level"], "ERROR");
+    let said = last["fields"]["message"].as_str().unwrap_or("");
+    assert!(
+        said.starts_with("StaleBuffer: nvfp4_quantize argument `qx`"),
+        "{said}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_leaves_a_readable_record() {
+    use std::os::unix::process::ExitStatusExt;
+    use std::time::Duration;
+    const KILLS: u64 = 20;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut truncated = 0;
+    for kill in 0..KILLS {
+        let trace = folder.path().join(format!("{kill}.vtrace"));
+        let mut child = vramscope()
+            .args(["run", "--tokens", "60", "--trace"])
+            .arg(&trace)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let begun = || std::fs::metadata(&trace).is_ok_and(|about| about.len() > 0);
+        while !begun() && child.try_wait().expect("the child is ours").is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(kill * 8));
+        child.kill().expect("the child is ours");
+        let killed = child.wait().expect("it ends").signal() == Some(9);
+        let code = verify(&trace);
+        // A kill after the trailer finds a whole file; only a kill makes one that is not.
+        let fits = code == Some(0) || (killed && code == Some(1));
+        assert!(fits, "kill {kill}: verify gives {code:?}, killed {killed}");
+        truncated += u64::from(code == Some(1));
+        let report = vramscope().arg("report").arg(&trace).output().expect("it starts");
+        assert_eq!(
+            report.status.code(),
+            code,
+            "kill {kill}: report and verify disagree"
+        );
+    }
+    assert!(truncated > 0, "no kill of {KILLS} came while the run went on");
+}

@@ -10,9 +10,10 @@ use clap::{Args, Subcommand};
 use crate::base::{PurgeId, Seq};
 use crate::cli::causes;
 use crate::cli::load::{open_regular, print};
+use crate::ledger::Ledger;
 use crate::trace::{
-    Completeness, CutReport, End, Range, Summary, TextTrace, TraceReader, TraceWriter, assemble, cut, line,
-    text_end, text_head,
+    Completeness, CutReport, End, Range, SCHEMA_VERSION, Summary, TextTrace, TraceReader, TraceWriter,
+    assemble, cut, line, text_end, text_head,
 };
 
 /// Largest text that `assemble` takes, in bytes.
@@ -35,6 +36,8 @@ pub(super) enum Command {
     /// Say whether a trace is whole: exit 0 complete, 1 truncated, cut or damaged, 2 not a trace
     ///
     /// A ring that ran to its end is complete, though it may have dropped old events: the output says how many.
+    /// Where the file holds the whole run, its events are folded again, and must give the ledger digest that the
+    /// trailer states; a file that contradicts itself exits with 1.
     Verify {
         /// The trace file
         file: PathBuf,
@@ -186,10 +189,14 @@ fn describe(report: &CutReport) -> String {
 
 fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
     let mut reader = open(path)?;
-    while reader.next_event()?.is_some() {}
+    let mut ledger = Ledger::default();
+    while let Some(event) = reader.next_event()? {
+        ledger.apply(&event);
+    }
     let summary = reader.summary();
+    let refold = Refold::of(&reader, &summary, &ledger);
     let state = match &summary.completeness {
-        Completeness::Complete { digest } => format!("complete, ledger digest {digest:016x}"),
+        Completeness::Complete { digest } => format!("complete, ledger digest {digest:016x}{refold}"),
         Completeness::Cut => "cut: the rest of the run was left out on purpose".to_owned(),
         Completeness::Truncated => "truncated: the run was cut off; all before is readable".to_owned(),
         Completeness::Damaged {
@@ -209,7 +216,48 @@ fn verify_file(path: &Path) -> Result<ExitCode, Failure> {
         text += &format!("{dropped}\n");
     }
     print(&text)?;
+    if matches!(refold, Refold::Contradicts(_)) {
+        return Ok(ExitCode::from(1));
+    }
     Ok(verdict(&summary.completeness))
+}
+
+/// What folding a complete file's events again says of the digest in its trailer.
+enum Refold {
+    /// The same digest.
+    Agrees,
+    /// Another digest, which this is.
+    Contradicts(u64),
+    /// It can't be compared, and why.
+    NotComparable(&'static str),
+}
+
+impl Refold {
+    fn of(reader: &TraceReader<File>, summary: &Summary, ledger: &Ledger) -> Refold {
+        let Completeness::Complete { digest } = summary.completeness else {
+            return Refold::NotComparable("the file states none");
+        };
+        if reader.header().schema != SCHEMA_VERSION {
+            return Refold::NotComparable("another version wrote it");
+        }
+        if summary.dropped > 0 || summary.unknown > 0 {
+            return Refold::NotComparable("events of the run are missing here");
+        }
+        match ledger.digest() {
+            same if same == digest => Refold::Agrees,
+            other => Refold::Contradicts(other),
+        }
+    }
+}
+
+impl std::fmt::Display for Refold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refold::Agrees => write!(f, " (checked)"),
+            Refold::Contradicts(other) => write!(f, ", but its events give {other:016x}"),
+            Refold::NotComparable(why) => write!(f, " (not checked: {why})"),
+        }
+    }
 }
 
 fn dropped(reader: &TraceReader<File>, summary: &Summary) -> Option<String> {

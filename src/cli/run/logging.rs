@@ -40,3 +40,12 @@ pub(super) fn tell(form: Option<LogForm>, text: &str) {
         say(text);
     }
 }
+
+/// Says on stderr what ended the run: one JSON line where log lines are JSON, text otherwise.
+pub(super) fn tell_error(form: Option<LogForm>, text: &str) {
+    if form == Some(LogForm::Json) {
+        tracing::error!("{text}");
+    } else {
+        say(&format!("error: {text}\n"));
+    }
+}

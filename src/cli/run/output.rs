@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::Bytes;
-use crate::cli::load::{Failure, Loaded, print, say};
-use crate::cli::run::Command;
-use crate::cli::run::logging::tell;
+use crate::cli::load::{Failure, Loaded, print};
+use crate::cli::run::logging::{tell, tell_error};
 use crate::cli::run::session::{Answer, Work};
+use crate::cli::run::{Command, LogForm};
 use crate::cli::{causes, json};
 use crate::diagnose::{Diagnosis, Severity, Thresholds, diagnose};
 use crate::model::engine::Precision;
@@ -107,7 +107,7 @@ impl Report {
         notes
     }
 
-    pub(super) fn print_text(&self) -> Result<(), Failure> {
+    pub(super) fn print_text(&self, log: Option<LogForm>) -> Result<(), Failure> {
         let mut out = self.summary.to_text(Times::Shown);
         out += "\nFINDINGS\n";
         if self.diagnosis.findings.is_empty() {
@@ -126,7 +126,7 @@ impl Report {
         );
         print(&out)?;
         if let Some(error) = &self.work.error {
-            say(&format!("error: {}\n", causes(&**error)));
+            tell_error(log, &causes(&**error));
         }
         Ok(())
     }

@@ -286,7 +286,7 @@ fn finish(
     if command.json {
         report.print_json()?;
     } else {
-        report.print_text()?;
+        report.print_text(command.log)?;
     }
     Ok(ExitCode::from(report.exit_code()))
 }
